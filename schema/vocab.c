@@ -1,0 +1,106 @@
+#include "schema/vocab.h"
+#include "tuner/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const nt_coll_names[NT_COLL_COUNT + 1] = {
+    [NT_BROADCAST] = "broadcast",   [NT_REDUCE] = "reduce",
+    [NT_ALL_GATHER] = "all_gather", [NT_REDUCE_SCATTER] = "reduce_scatter",
+    [NT_ALL_REDUCE] = "all_reduce", [NT_ALLTOALL] = "alltoall",
+    [NT_SENDRECV] = "sendrecv",
+};
+const char *const nt_algo_names[NT_ALGO_COUNT + 1] = {
+    [NT_TREE] = "tree",
+    [NT_RING] = "ring",
+    [NT_COLLNET_DIRECT] = "collnet_direct",
+    [NT_COLLNET_CHAIN] = "collnet_chain",
+    [NT_NVLS] = "nvls",
+    [NT_NVLS_TREE] = "nvls_tree",
+    [NT_PAT] = "pat",
+};
+const char *const nt_proto_names[NT_PROTO_COUNT + 1] = {
+    [NT_LL] = "ll", [NT_LL128] = "ll128", [NT_SIMPLE] = "simple"};
+const char *const nt_dtype_names[NT_DTYPE_COUNT + 1] = {[NT_BF16] = "bf16",
+                                                        [NT_FP32] = "fp32",
+                                                        [NT_FP16] = "fp16",
+                                                        [NT_INT32] = "int32",
+                                                        [NT_FP8] = "fp8"};
+const char *const nt_place_names[NT_PLACE_COUNT + 1] = {
+    [NT_OUT_OF_PLACE] = "out", [NT_IN_PLACE] = "in"};
+const char *const nt_mode_names[NT_MODE_COUNT + 1] = {
+    [NT_EAGER] = "eager", [NT_STREAM] = "stream", [NT_GRAPH] = "graph"};
+const char *const nt_rig_names[NT_RIG_COUNT + 1] = {
+    [NT_RIG_NCCL] = "nccl",       [NT_RIG_MPS_SOCKETS] = "mps-sockets",
+    [NT_RIG_MPS_P2P] = "mps-p2p", [NT_RIG_RECORDING] = "recording",
+    [NT_RIG_MODEL] = "model",
+};
+const char *const nt_status_names[NT_STATUS_COUNT + 1] = {
+    [NT_ST_OK] = "ok",           [NT_ST_UNAVAILABLE] = "unavailable",
+    [NT_ST_WRONG] = "wrong",     [NT_ST_DISAGREE] = "disagree",
+    [NT_ST_TIMEOUT] = "timeout", [NT_ST_CRASHED] = "crashed",
+    [NT_ST_ERROR] = "error",     [NT_ST_TOO_SLOW] = "too_slow",
+};
+
+unsigned nt_dtype_bytes(enum nt_dtype t)
+{
+    static const unsigned bytes[NT_DTYPE_COUNT] = {
+        [NT_BF16] = 2, [NT_FP32] = 4, [NT_FP16] = 2, [NT_INT32] = 4, [NT_FP8] = 1};
+    nt_assert((unsigned)t < NT_DTYPE_COUNT);
+    return bytes[t];
+}
+
+int nt_vocab_find(const char *const *names, const char *what, const char *word, struct nt_err *err)
+{
+    for (int i = 0; names[i] != NULL; i++) {
+        if (strcmp(names[i], word) == 0) {
+            return i;
+        }
+    }
+    return nt_fail_name(err, what, word, names);
+}
+
+bool nt_case_equal(const struct nt_case *a, const struct nt_case *b)
+{
+    return a->bytes == b->bytes && a->coll == b->coll && a->dtype == b->dtype &&
+           a->place == b->place && a->mode == b->mode;
+}
+
+bool nt_executed_equal(const struct nt_executed *a, const struct nt_executed *b)
+{
+    return a->algo == b->algo && a->proto == b->proto && a->channels == b->channels &&
+           a->warps == b->warps;
+}
+
+char *nt_case_text(const struct nt_case *c, char *out, size_t size)
+{
+    char bytes[24];
+    (void)snprintf(out, size, "%s %s %s %s %s", nt_coll_names[c->coll],
+                   nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_dtype_names[c->dtype],
+                   nt_place_names[c->place], nt_mode_names[c->mode]);
+    return out;
+}
+
+char *nt_call_text(const struct nt_call *c, char *out, size_t size)
+{
+    if (c->algo < 0) {
+        (void)snprintf(out, size, "default");
+    } else if (c->channels == 0) {
+        (void)snprintf(out, size, "%s/%s", nt_algo_names[c->algo], nt_proto_names[c->proto]);
+    } else {
+        (void)snprintf(out, size, "%s/%s/%u", nt_algo_names[c->algo], nt_proto_names[c->proto],
+                       c->channels);
+    }
+    return out;
+}
+
+char *nt_executed_text(const struct nt_executed *x, char *out, size_t size)
+{
+    if (x->algo < 0) {
+        (void)snprintf(out, size, "not read");
+    } else {
+        (void)snprintf(out, size, "%s/%s/%u/%u", nt_algo_names[x->algo], nt_proto_names[x->proto],
+                       x->channels, x->warps);
+    }
+    return out;
+}

@@ -1,0 +1,223 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <string.h>
+
+#include "tuner/base/buf.h"
+#include "tuner/base/cli.h"
+#include "tuner/base/hash.h"
+#include "tuner/base/rng.h"
+#include "tuner/base/text.h"
+
+static void test_errors_wrap(void **state)
+{
+    struct nt_err e = {0};
+    (void)state;
+    assert_int_equal(nt_fail(&e, NT_E_IO, 2, "open %s", "/x"), -NT_E_IO);
+    assert_string_equal(e.msg, "open /x: No such file or directory");
+    assert_int_equal(nt_wrap(&e, -NT_E_IO, "profile %d", 7), -NT_E_IO);
+    assert_string_equal(e.msg, "profile 7: open /x: No such file or directory");
+    assert_int_equal(nt_exit_code(-NT_E_INVAL), 2);
+    assert_int_equal(nt_exit_code(0), 0);
+    assert_int_equal(nt_fail(NULL, NT_E_BUG, 0, "no receiver"), -NT_E_BUG);
+}
+
+static void test_bytes(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t bytes; /* 0: refused */
+    } rows[] = {{"512", 512}, {"14K", 14336}, {"3.5M", 3670016},   {"1GiB", 1 << 30},
+                {"", 0},      {"16x", 0},     {"-4", 0},           {"0x10", 0},
+                {"1.3", 0},   {"4 K", 0},     {"99999999999G", 0}, {"nan", 0},
+                {"1e3", 1000}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint64_t v = 0;
+        struct nt_err e = {0};
+        int rc = nt_parse_bytes(rows[i].text, &v, &e);
+        if ((rc == 0) != (rows[i].bytes != 0) || v != rows[i].bytes) {
+            fail_msg("'%s': rc %d value %llu", rows[i].text, rc, (unsigned long long)v);
+        }
+    }
+}
+
+static void test_bytes_round_trip(void **state)
+{
+    static const uint64_t sizes[] = {1, 256, 1024, 14336, 1536, 3670016, 67108864, 1000, 1049600};
+    (void)state;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        char text[24];
+        uint64_t v = 0;
+        assert_int_equal(nt_parse_bytes(nt_format_bytes(sizes[i], text, sizeof(text)), &v, NULL),
+                         0);
+        assert_int_equal(v, sizes[i]);
+    }
+}
+
+static void test_durations(void **state)
+{
+    static const struct {
+        const char *text;
+        uint64_t ns;
+    } rows[] = {{"90", 90000000000},
+                {"5m", 300000000000},
+                {"1h30m", 5400000000000},
+                {"250ms", 250000000},
+                {"", 0},
+                {"5x", 0},
+                {"-5s", 0},
+                {"m", 0},
+                {"0", 0}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        uint64_t v = 0;
+        int rc = nt_parse_duration(rows[i].text, &v, NULL);
+        if ((rc == 0) != (rows[i].ns != 0) || v != rows[i].ns) {
+            fail_msg("'%s': rc %d value %llu", rows[i].text, rc, (unsigned long long)v);
+        }
+    }
+}
+
+static void test_suggestion(void **state)
+{
+    static const char *const names[] = {"all_reduce", "all_gather", "broadcast", NULL};
+    struct nt_err e = {0};
+    (void)state;
+    assert_int_equal(nt_fail_name(&e, "collective", "allreduce", names), -NT_E_INVAL);
+    assert_non_null(strstr(e.msg, "did you mean 'all_reduce'"));
+    assert_int_equal(nt_fail_name(&e, "collective", "zzzzzzzzzzzz", names), -NT_E_INVAL);
+    assert_non_null(strstr(e.msg, "known: all_reduce, all_gather, broadcast"));
+}
+
+static void test_buf_limit(void **state)
+{
+    struct nt_buf b;
+    (void)state;
+    nt_buf_init(&b, 8);
+    nt_buf_puts(&b, "12345");
+    assert_false(b.failed);
+    nt_buf_printf(&b, "%d", 6789);
+    assert_true(b.failed);
+    assert_string_equal(nt_buf_str(&b), "12345");
+    nt_buf_clear(&b);
+    nt_buf_puts(&b, "abcdefgh");
+    assert_false(b.failed);
+    nt_buf_consume(&b, 6);
+    assert_string_equal(nt_buf_str(&b), "gh");
+    nt_buf_done(&b);
+}
+
+static void test_sha256(void **state)
+{
+    char hex[NT_HEX_LEN + 1];
+    (void)state;
+    nt_sha256_hex("abc", 3, hex);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    nt_sha256_hex("", 0, hex);
+    assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+static void test_rng_repeats(void **state)
+{
+    struct nt_rng a, b;
+    uint64_t seen = 0;
+    (void)state;
+    nt_rng_seed(&a, 7);
+    nt_rng_seed(&b, 7);
+    for (int i = 0; i < 1000; i++) {
+        uint64_t x = nt_rng_below(&a, 64);
+        assert_int_equal(x, nt_rng_below(&b, 64));
+        seen |= UINT64_C(1) << x;
+    }
+    assert_int_equal(seen, UINT64_MAX);
+}
+
+struct demo {
+    uint32_t ranks;
+    bool dry;
+    uint64_t budget, bytes;
+    const char *effort;
+    struct nt_strs fix;
+};
+static const char *const efforts[] = {"quick", "standard", NULL};
+static const struct nt_opt demo_opts[] = {
+    NT_OPT(NT_O_U32, demo, ranks, "ranks", 'n', "COUNT", "ranks"),
+    NT_OPT(NT_O_FLAG, demo, dry, "dry-run", 0, NULL, "plan"),
+    NT_OPT(NT_O_DURATION, demo, budget, "budget", 0, "TIME", "time"),
+    NT_OPT(NT_O_BYTES, demo, bytes, "bytes", 0, "SIZE", "size"),
+    {.name = "effort",
+     .type = NT_O_STR,
+     .offset = offsetof(struct demo, effort),
+     .arg = "E",
+     .help = "e",
+     .choices = efforts},
+    NT_OPT(NT_O_STRS, demo, fix, "fix", 0, "NAME=VALUE", "fix"),
+    {0}};
+static const struct nt_command demo_cmd = {.name = "demo",
+                                           .summary = "s",
+                                           .args = "[FILE]",
+                                           .max_args = 1,
+                                           .opts = demo_opts,
+                                           .size = sizeof(struct demo)};
+
+static void test_options(void **state)
+{
+    char *argv[] = {"-n",  "4",     "file", "--budget=5m", "--dry-run", "--fix",
+                    "A=1", "--fix", "B=2",  "--effort",    "quick"};
+    struct demo d;
+    unsigned nargs = 0;
+    bool help = false;
+    (void)state;
+    assert_int_equal(nt_cli_parse(&demo_cmd, 11, argv, &d, &nargs, &help, NULL), 0);
+    assert_int_equal(d.ranks, 4);
+    assert_true(d.dry);
+    assert_int_equal(d.budget, 300000000000);
+    assert_int_equal(d.fix.n, 2);
+    assert_string_equal(d.fix.v[1], "B=2");
+    assert_string_equal(d.effort, "quick");
+    assert_int_equal(nargs, 1);
+    assert_string_equal(argv[0], "file");
+}
+
+static void test_bad_options(void **state)
+{
+    static const struct {
+        char *word, *value;
+        const char *says;
+    } rows[] = {{"--rank", "4", "did you mean 'ranks'"},
+                {"--ranks", "16x", "--ranks: '16x' is not a whole number"},
+                {"--ranks", "99999999999", "too large"},
+                {"--ranks", NULL, "needs COUNT"},
+                {"--dry-run=1", NULL, "takes no value"},
+                {"--effort", "quik", "did you mean 'quick'"},
+                {"-z", NULL, "unknown option"},
+                {"a", "b", "too many arguments"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char *argv[] = {rows[i].word, rows[i].value};
+        struct demo d;
+        unsigned nargs = 0;
+        bool help = false;
+        struct nt_err e = {0};
+        int rc =
+            nt_cli_parse(&demo_cmd, rows[i].value != NULL ? 2 : 1, argv, &d, &nargs, &help, &e);
+        if (rc != -NT_E_INVAL || strstr(e.msg, rows[i].says) == NULL) {
+            fail_msg("%s: rc %d, '%s'", rows[i].word, rc, e.msg);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors_wrap),      cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes_round_trip), cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_suggestion),       cmocka_unit_test(test_buf_limit),
+        cmocka_unit_test(test_sha256),           cmocka_unit_test(test_rng_repeats),
+        cmocka_unit_test(test_options),          cmocka_unit_test(test_bad_options),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

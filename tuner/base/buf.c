@@ -1,0 +1,182 @@
+#include "tuner/base/buf.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void nt_buf_init(struct nt_buf *b, size_t max)
+{
+    *b = (struct nt_buf){.max = max};
+}
+
+void nt_buf_done(struct nt_buf *b)
+{
+    if (b != NULL) {
+        free(b->data);
+        *b = (struct nt_buf){.max = b->max};
+    }
+}
+
+void nt_buf_clear(struct nt_buf *b)
+{
+    b->len = 0;
+    b->failed = false;
+    if (b->data != NULL) {
+        b->data[0] = '\0';
+    }
+}
+
+/* Room for len more bytes and the NUL. */
+static bool reserve(struct nt_buf *b, size_t len)
+{
+    size_t need, cap;
+    char *data;
+
+    if (b->failed || len > b->max || b->len > b->max - len) {
+        b->failed = true;
+        return false;
+    }
+    need = b->len + len + 1;
+    if (need <= b->cap) {
+        return true;
+    }
+    cap = b->cap < 64 ? 64 : b->cap;
+    while (cap < need) {
+        cap *= 2;
+    }
+    data = realloc(b->data, cap);
+    if (data == NULL) {
+        b->failed = true;
+        return false;
+    }
+    b->data = data;
+    b->cap = cap;
+    return true;
+}
+
+void nt_buf_add(struct nt_buf *b, const void *data, size_t len)
+{
+    if (reserve(b, len)) {
+        if (len > 0) {
+            memcpy(b->data + b->len, data, len);
+        }
+        b->len += len;
+        b->data[b->len] = '\0';
+    }
+}
+
+void nt_buf_puts(struct nt_buf *b, const char *text)
+{
+    nt_buf_add(b, text, strlen(text));
+}
+
+void nt_buf_printf(struct nt_buf *b, const char *fmt, ...)
+{
+    va_list ap, again;
+    int n;
+
+    va_start(ap, fmt);
+    va_copy(again, ap);
+    n = vsnprintf(NULL, 0, fmt, ap);
+    va_end(ap);
+    if (n < 0) {
+        b->failed = true;
+    } else if (reserve(b, (size_t)n)) {
+        (void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
+        b->len += (size_t)n;
+    }
+    va_end(again);
+}
+
+void nt_buf_consume(struct nt_buf *b, size_t len)
+{
+    nt_assert(len <= b->len);
+    if (len > 0) {
+        memmove(b->data, b->data + len, b->len - len + 1);
+        b->len -= len;
+    }
+}
+
+const char *nt_buf_str(const struct nt_buf *b)
+{
+    return b->data != NULL ? b->data : "";
+}
+
+int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt_err *err)
+{
+    char chunk[65536];
+    int rc = 0;
+    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0) {
+        return nt_fail(err, errno == ENOENT ? NT_E_INVAL : NT_E_IO, errno, "open %s", path);
+    }
+    for (;;) {
+        ssize_t n = read(fd, chunk, sizeof(chunk));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            rc = nt_fail(err, errno == EISDIR ? NT_E_INVAL : NT_E_IO, errno, "read %s", path);
+            break;
+        }
+        if (n == 0) {
+            break;
+        }
+        nt_buf_add(b, chunk, (size_t)n);
+        if (b->failed) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "%s is larger than %zu bytes", path, b->max);
+            break;
+        }
+    }
+    (void)close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t len)
+{
+    while (len > 0) {
+        ssize_t n = write(fd, data, len);
+        if (n < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return -1;
+        }
+        data += n;
+        len -= (size_t)n;
+    }
+    return fsync(fd);
+}
+
+int nt_write_file(const char *path, const void *data, size_t len, unsigned mode, struct nt_err *err)
+{
+    char tmp[4096];
+    int fd, saved;
+
+    if (snprintf(tmp, sizeof(tmp), "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof(tmp)) {
+        return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "write %.200s", path);
+    }
+    fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
+    if (fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "create %s", tmp);
+    }
+    if (write_all(fd, data, len) != 0 || fchmod(fd, (mode_t)mode) != 0) {
+        saved = errno;
+        (void)close(fd);
+        (void)unlink(tmp);
+        return nt_fail(err, NT_E_IO, saved, "write %s", path);
+    }
+    (void)close(fd);
+    if (rename(tmp, path) != 0) {
+        saved = errno;
+        (void)unlink(tmp);
+        return nt_fail(err, NT_E_IO, saved, "rename to %s", path);
+    }
+    return 0;
+}

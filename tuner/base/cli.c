@@ -1,0 +1,340 @@
+#include "tuner/base/cli.h"
+#include "tuner/base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_NAMES = 96 };
+
+static int unknown_option(const struct nt_command *cmd, const char *word, struct nt_err *err)
+{
+    const char *names[MAX_NAMES] = {NULL};
+    size_t n = 0;
+    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL && n + 2 < MAX_NAMES;
+         o++) {
+        names[n++] = o->name;
+    }
+    names[n] = "help";
+    return nt_fail_name(err, "option", word, names);
+}
+
+static int check_choice(const struct nt_opt *o, const char *value, struct nt_err *err)
+{
+    for (const char *const *c = o->choices; *c != NULL; c++) {
+        if (strcmp(*c, value) == 0) {
+            return 0;
+        }
+    }
+    return nt_fail_name(err, "value", value, o->choices);
+}
+
+static int set_number(const struct nt_opt *o, const char *value, void *field, struct nt_err *err)
+{
+    uint64_t u = 0;
+    int rc;
+
+    switch (o->type) {
+    case NT_O_U32:
+        rc = nt_parse_u64(value, &u, err);
+        if (rc == 0 && u > UINT32_MAX) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "'%.100s' is too large", value);
+        }
+        if (rc == 0) {
+            *(uint32_t *)field = (uint32_t)u;
+        }
+        return rc;
+    case NT_O_U64:
+        return nt_parse_u64(value, field, err);
+    case NT_O_I64:
+        return nt_parse_i64(value, field, err);
+    case NT_O_DOUBLE:
+        return nt_parse_double(value, field, err);
+    case NT_O_BYTES:
+        return nt_parse_bytes(value, field, err);
+    case NT_O_DURATION:
+        return nt_parse_duration(value, field, err);
+    default:
+        return nt_fail(err, NT_E_BUG, 0, "option type %d", (int)o->type);
+    }
+}
+
+static int set_value(const struct nt_opt *o, const char *value, void *opts, struct nt_err *err)
+{
+    void *field = (char *)opts + o->offset;
+    int rc = 0;
+
+    if (o->type == NT_O_FLAG) {
+        *(bool *)field = true;
+    } else if (o->type == NT_O_STR) {
+        rc = o->choices != NULL ? check_choice(o, value, err) : 0;
+        if (rc == 0) {
+            *(const char **)field = value;
+        }
+    } else if (o->type == NT_O_STRS) {
+        struct nt_strs *list = field;
+        if (list->n == sizeof(list->v) / sizeof(list->v[0])) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "given more than %zu times", list->n);
+        } else {
+            list->v[list->n++] = value;
+        }
+    } else {
+        rc = set_number(o, value, field, err);
+    }
+    return nt_wrap(err, rc, "--%s", o->name);
+}
+
+static const struct nt_opt *find_long(const struct nt_command *cmd, const char *name, size_t len)
+{
+    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
+        if (strlen(o->name) == len && strncmp(o->name, name, len) == 0) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+static const struct nt_opt *find_letter(const struct nt_command *cmd, char letter)
+{
+    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
+        if (o->letter != 0 && o->letter == letter) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+/* One option at argv[i]; returns how many words it took, or -code. */
+static int take_option(const struct nt_command *cmd, int argc, char **argv, int i, void *opts,
+                       struct nt_err *err)
+{
+    const char *word = argv[i], *value = NULL;
+    const struct nt_opt *o;
+    int rc, used = 1;
+
+    if (word[1] == '-') {
+        size_t len = strcspn(word + 2, "=");
+        o = find_long(cmd, word + 2, len);
+        value = word[2 + len] == '=' ? word + 3 + len : NULL;
+        if (o == NULL) {
+            char name[64];
+            (void)snprintf(name, sizeof(name), "%.*s", (int)(len < 63 ? len : 63), word + 2);
+            return unknown_option(cmd, name, err);
+        }
+        if (o->type == NT_O_FLAG && value != NULL) {
+            return nt_fail(err, NT_E_INVAL, 0, "--%s takes no value", o->name);
+        }
+    } else {
+        o = find_letter(cmd, word[1]);
+        value = o != NULL && word[2] != '\0' ? word + 2 : NULL;
+        if (o == NULL || (o->type == NT_O_FLAG && value != NULL)) {
+            return unknown_option(cmd, word + 1, err);
+        }
+    }
+    if (o->type != NT_O_FLAG && value == NULL) {
+        if (i + 1 >= argc) {
+            return nt_fail(err, NT_E_INVAL, 0, "--%s needs %s", o->name, o->arg);
+        }
+        value = argv[i + 1];
+        used = 2;
+    }
+    rc = set_value(o, value, opts, err);
+    return rc == 0 ? used : rc;
+}
+
+int nt_cli_parse(const struct nt_command *cmd, int argc, char **argv, void *opts,
+                 unsigned *ret_nargs, bool *ret_help, struct nt_err *err)
+{
+    unsigned nargs = 0;
+    bool help = false, more = true;
+
+    if (cmd->defaults != NULL) {
+        memcpy(opts, cmd->defaults, cmd->size);
+    } else {
+        memset(opts, 0, cmd->size);
+    }
+    for (int i = 0; i < argc;) {
+        char *word = argv[i];
+        if (more && strcmp(word, "--") == 0) {
+            more = false;
+            i++;
+        } else if (more && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)) {
+            help = true;
+            i++;
+        } else if (more && word[0] == '-' && word[1] != '\0') {
+            int used = take_option(cmd, argc, argv, i, opts, err);
+            if (used < 0) {
+                return used;
+            }
+            i += used;
+        } else {
+            argv[nargs++] = word;
+            i++;
+        }
+    }
+    if (!help && (nargs < cmd->min_args || nargs > cmd->max_args)) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s: %s: usage: %s %s [options]", cmd->name,
+                       nargs < cmd->min_args ? "an argument is missing" : "too many arguments",
+                       cmd->name, cmd->args);
+    }
+    *ret_nargs = nargs;
+    *ret_help = help;
+    return 0;
+}
+
+/* "-n, --ranks=COUNT" */
+static void option_head(const struct nt_opt *o, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%s%c%s--%s%s%s", o->letter != 0 ? "-" : "  ",
+                   o->letter != 0 ? o->letter : ' ', o->letter != 0 ? ", " : " ", o->name,
+                   o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
+}
+
+void nt_cli_help(const char *program, const struct nt_command *cmd, FILE *out)
+{
+    (void)fprintf(out, "%s %s %s%s[options]\n\n%s\n", program, cmd->name, cmd->args,
+                  cmd->args[0] != '\0' ? " " : "", cmd->summary);
+    if (cmd->details != NULL) {
+        (void)fprintf(out, "\n%s\n", cmd->details);
+    }
+    if (cmd->opts != NULL && cmd->opts[0].name != NULL) {
+        (void)fprintf(out, "\nOptions:\n");
+    }
+    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
+        char head[96];
+        option_head(o, head, sizeof(head));
+        (void)fprintf(out, "  %-28s %s", head, o->help);
+        for (const char *const *c = o->choices; c != NULL && *c != NULL; c++) {
+            (void)fprintf(out, "%s%s", c == o->choices ? " (one of: " : ", ", *c);
+        }
+        (void)fprintf(out, "%s\n", o->choices != NULL ? ")" : "");
+    }
+}
+
+static void roff(const char *text, FILE *out)
+{
+    bool start = true;
+    for (; *text != '\0'; text++) {
+        if (start && (*text == '.' || *text == '\'')) {
+            (void)fputs("\\&", out);
+        }
+        if (*text == '\\') {
+            (void)fputs("\\e", out);
+        } else if (*text == '-') {
+            (void)fputs("\\-", out);
+        } else if (*text == '\n' && text[1] == '\n') {
+            (void)fputs("\n.PP", out);
+        } else {
+            (void)fputc(*text, out);
+        }
+        start = *text == '\n';
+    }
+}
+
+void nt_cli_man(const char *program, const char *version, const struct nt_command *cmd, FILE *out)
+{
+    (void)fprintf(out, ".TH %s-%s 1 \"\" \"%s %s\"\n.SH NAME\n%s\\-%s \\- ", program, cmd->name,
+                  program, version, program, cmd->name);
+    roff(cmd->summary, out);
+    (void)fprintf(out, "\n.SH SYNOPSIS\n.B %s %s\n", program, cmd->name);
+    roff(cmd->args, out);
+    (void)fprintf(out, " [options]\n.SH DESCRIPTION\n");
+    roff(cmd->details != NULL ? cmd->details : cmd->summary, out);
+    (void)fprintf(out, "\n.SH OPTIONS\n");
+    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
+        (void)fprintf(out, ".TP\n.B ");
+        if (o->letter != 0) {
+            (void)fprintf(out, "\\-%c, ", o->letter);
+        }
+        roff("--", out);
+        roff(o->name, out);
+        if (o->arg != NULL) {
+            (void)fprintf(out, " ");
+            roff(o->arg, out);
+        }
+        (void)fprintf(out, "\n");
+        roff(o->help, out);
+        for (const char *const *c = o->choices; c != NULL && *c != NULL; c++) {
+            (void)fprintf(out, "%s%s", c == o->choices ? " One of: " : ", ", *c);
+        }
+        (void)fprintf(out, "\n");
+    }
+    (void)fprintf(
+        out, ".SH EXIT STATUS\n0 done; 1 the answer is no; 2 bad usage or bad input; 3 something "
+             "is missing on this machine; 4 too noisy to tune; 5 interrupted, can be resumed; "
+             "70 a bug.\n");
+}
+
+static void overview(const char *program, const char *version, const struct nt_command *commands,
+                     FILE *out)
+{
+    (void)fprintf(
+        out,
+        "%s %s: finds, proves and delivers the NCCL settings for this machine\n\nusage: %s COMMAND "
+        "[options]; %s COMMAND --help tells more\n\n",
+        program, version, program, program);
+    for (const struct nt_command *c = commands; c->name != NULL; c++) {
+        (void)fprintf(out, "  %-12s %s\n", c->name, c->summary);
+    }
+}
+
+static int run_command(const char *program, const struct nt_command *cmd, int argc, char **argv,
+                       struct nt_err *err)
+{
+    unsigned nargs = 0;
+    bool help = false;
+    void *opts = calloc(1, cmd->size > 0 ? cmd->size : 1);
+    int rc;
+
+    if (opts == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "options");
+    }
+    rc = nt_cli_parse(cmd, argc, argv, opts, &nargs, &help, err);
+    if (rc == 0 && help) {
+        nt_cli_help(program, cmd, stdout);
+    } else if (rc == 0) {
+        rc = cmd->run(opts, nargs, argv, err);
+    }
+    free(opts);
+    return rc;
+}
+
+int nt_cli_main(const char *program, const char *version, const struct nt_command *commands,
+                int argc, char **argv)
+{
+    struct nt_err err = {.code = NT_OK};
+    const char *names[MAX_NAMES] = {NULL};
+    size_t n = 0;
+    int rc;
+
+    if (argc < 2) {
+        overview(program, version, commands, stderr);
+        return nt_exit_code(-NT_E_INVAL);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "help") == 0) {
+        overview(program, version, commands, stdout);
+        return 0;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)printf("%s %s\n", program, version);
+        return 0;
+    }
+    for (const struct nt_command *c = commands; c->name != NULL; c++) {
+        if (strcmp(c->name, argv[1]) == 0) {
+            rc = run_command(program, c, argc - 2, argv + 2, &err);
+            if (fflush(stdout) != 0 && rc == 0) {
+                rc = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
+            }
+            if (rc != 0 && err.msg[0] != '\0') {
+                (void)fprintf(stderr, "%s: %s\n", program, err.msg);
+            }
+            return nt_exit_code(rc);
+        }
+        if (n + 1 < MAX_NAMES) {
+            names[n++] = c->name;
+        }
+    }
+    rc = nt_fail_name(&err, "command", argv[1], names);
+    (void)fprintf(stderr, "%s: %s\n", program, err.msg);
+    return nt_exit_code(rc);
+}

@@ -1,0 +1,8 @@
+/* hash - SHA-256 (libmd) as lower-case hex, for content keys. */
+#pragma once
+#include <stddef.h>
+
+#define NT_HEX_LEN 64
+
+/* hex: 65 bytes, NUL-terminated. */
+void nt_sha256_hex(const void *data, size_t len, char hex[NT_HEX_LEN + 1]);

@@ -1,0 +1,231 @@
+#include "tuner/base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+int nt_parse_u64(const char *text, uint64_t *ret, struct nt_err *err)
+{
+    char *end = NULL;
+    unsigned long long v;
+
+    errno = 0;
+    v = isdigit((unsigned char)text[0]) ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a whole number", text);
+    }
+    if (errno == ERANGE) {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is too large", text);
+    }
+    *ret = v;
+    return 0;
+}
+
+int nt_parse_i64(const char *text, int64_t *ret, struct nt_err *err)
+{
+    char *end = NULL;
+    long long v;
+    const char *digits = text[0] == '-' ? text + 1 : text;
+
+    errno = 0;
+    v = isdigit((unsigned char)digits[0]) ? strtoll(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a whole number", text);
+    }
+    if (errno == ERANGE) {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is out of range", text);
+    }
+    *ret = v;
+    return 0;
+}
+
+int nt_parse_double(const char *text, double *ret, struct nt_err *err)
+{
+    char *end = NULL;
+    double v;
+
+    if (text[0] == '\0' || isspace((unsigned char)text[0])) {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a number", text);
+    }
+    v = strtod(text, &end);
+    if (*end != '\0' || !isfinite(v)) {
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a number", text);
+    }
+    *ret = v;
+    return 0;
+}
+
+/* The decimal number at the start of text, *end past it; negative, hex, inf and nan are refused. */
+static bool leading_number(const char *text, double *ret, const char **end)
+{
+    char *stop = NULL;
+    if (!isdigit((unsigned char)text[0]) || (text[0] == '0' && (text[1] | 32) == 'x')) {
+        return false;
+    }
+    *ret = strtod(text, &stop);
+    *end = stop;
+    return isfinite(*ret);
+}
+
+int nt_parse_bytes(const char *text, uint64_t *ret, struct nt_err *err)
+{
+    static const struct {
+        const char *unit;
+        double factor;
+    } units[] = {{"", 1},        {"B", 1},        {"K", 1024},     {"KB", 1024},
+                 {"KiB", 1024},  {"M", 1048576},  {"MB", 1048576}, {"MiB", 1048576},
+                 {"G", 1 << 30}, {"GB", 1 << 30}, {"GiB", 1 << 30}};
+    const char *unit = NULL;
+    double v = 0;
+
+    if (leading_number(text, &v, &unit)) {
+        for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+            if (strcasecmp(unit, units[i].unit) == 0) {
+                v *= units[i].factor;
+                if (v != floor(v) || v >= 0x1p53) {
+                    return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a whole number of bytes",
+                                   text);
+                }
+                *ret = (uint64_t)v;
+                return 0;
+            }
+        }
+    }
+    return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a size (write 512, 14K, 3.5M or 1G)", text);
+}
+
+int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err)
+{
+    static const struct {
+        const char *unit;
+        double ns;
+    } units[] = {{"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}};
+    const char *p = text;
+    double total = 0;
+
+    while (*p != '\0') {
+        double v = 0;
+        size_t i;
+        if (!leading_number(p, &v, &p)) {
+            goto bad;
+        }
+        if (*p == '\0') {
+            total += v * 1e9;
+            break;
+        }
+        for (i = 0; i < 4 && strncmp(p, units[i].unit, strlen(units[i].unit)) != 0; i++) {
+        }
+        if (i == 4) {
+            goto bad;
+        }
+        total += v * units[i].ns;
+        p += strlen(units[i].unit);
+    }
+    if (p != text && total > 0 && total < 0x1p62) {
+        *ret_ns = (uint64_t)total;
+        return 0;
+    }
+bad:
+    return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a duration (write 90s, 5m or 1h30m)", text);
+}
+
+char *nt_format_bytes(uint64_t bytes, char *out, size_t size)
+{
+    static const char suffix[] = " KMGT";
+    unsigned i = 0;
+    uint64_t unit = 1;
+
+    while (i < 4 && bytes >= unit * 1024) {
+        unit *= 1024;
+        i++;
+    }
+    if (i > 0 && bytes % unit == 0) {
+        (void)snprintf(out, size, "%llu%c", (unsigned long long)(bytes / unit), suffix[i]);
+    } else if (i > 0 && bytes * 2 % unit == 0) {
+        (void)snprintf(out, size, "%llu.5%c", (unsigned long long)(bytes / unit), suffix[i]);
+    } else if (i > 1 && bytes % (unit / 1024) == 0) {
+        (void)snprintf(out, size, "%llu%c", (unsigned long long)(bytes / (unit / 1024)),
+                       suffix[i - 1]);
+    } else {
+        (void)snprintf(out, size, "%llu", (unsigned long long)bytes);
+    }
+    return out;
+}
+
+char *nt_format_ns(double ns, char *out, size_t size)
+{
+    if (ns < 1e3) {
+        (void)snprintf(out, size, "%.0f ns", ns);
+    } else if (ns < 1e6) {
+        (void)snprintf(out, size, "%.3g µs", ns / 1e3);
+    } else if (ns < 1e9) {
+        (void)snprintf(out, size, "%.3g ms", ns / 1e6);
+    } else {
+        (void)snprintf(out, size, "%.3g s", ns / 1e9);
+    }
+    return out;
+}
+
+/* Edit distance with case ignored, for words up to 63 characters; longer ones are far from
+ * everything. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[64], n = strlen(a), m = strlen(b);
+
+    if (n > 63 || m > 63) {
+        return 64;
+    }
+    for (size_t j = 0; j <= m; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; i <= n; i++) {
+        size_t diag = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= m; j++) {
+            size_t up = row[j];
+            size_t same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
+            size_t best = diag + (same ? 0 : 1);
+            best = up + 1 < best ? up + 1 : best;
+            best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
+            diag = up;
+            row[j] = best;
+        }
+    }
+    return row[m];
+}
+
+const char *nt_nearest(const char *word, const char *const *names)
+{
+    const char *best = NULL;
+    size_t least = strlen(word) / 3 + 2;
+
+    for (; *names != NULL; names++) {
+        size_t d = distance(word, *names);
+        if (d < least) {
+            least = d;
+            best = *names;
+        }
+    }
+    return best;
+}
+
+int nt_fail_name(struct nt_err *err, const char *what, const char *word, const char *const *names)
+{
+    const char *near = nt_nearest(word, names);
+    char list[320] = "";
+    size_t n = 0;
+
+    if (near != NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "unknown %s '%.80s'; did you mean '%s'?", what, word,
+                       near);
+    }
+    for (; *names != NULL && n + strlen(*names) + 3 < sizeof(list); names++) {
+        n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n > 0 ? ", " : "", *names);
+    }
+    return nt_fail(err, NT_E_INVAL, 0, "unknown %s '%.80s'; known: %s%s", what, word, list,
+                   *names != NULL ? ", …" : "");
+}

@@ -1,0 +1,27 @@
+/*
+ * text - numbers, sizes, durations and names as people write them, and the nearest right name.
+ * Whole strings only: "16x", "", blanks and overflow are errors.
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include "tuner/base/err.h"
+
+NT_MUST_CHECK int nt_parse_u64(const char *text, uint64_t *ret, struct nt_err *err);
+NT_MUST_CHECK int nt_parse_i64(const char *text, int64_t *ret, struct nt_err *err);
+NT_MUST_CHECK int nt_parse_double(const char *text, double *ret, struct nt_err *err);
+/* "512", "14K", "14KiB", "3.5M", "1G": binary multiples; a fraction must come out whole. */
+NT_MUST_CHECK int nt_parse_bytes(const char *text, uint64_t *ret, struct nt_err *err);
+/* "90", "90s", "5m", "1h30m", "250ms" into nanoseconds; a bare number is seconds. */
+NT_MUST_CHECK int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err);
+
+/* "256", "14K", "3.5M" (exact), else plain digits. out: at least 24 bytes. Returns out. */
+char *nt_format_bytes(uint64_t bytes, char *out, size_t size);
+/* "850 ns", "12.3 µs", "4.56 ms", "1.23 s". Returns out. */
+char *nt_format_ns(double ns, char *out, size_t size);
+
+/* The name nearest to `word` by edit distance (case ignored), NULL if none is near enough to
+ * suggest. names: NULL-terminated. */
+const char *nt_nearest(const char *word, const char *const *names);
+/* nt_fail with NT_E_INVAL: "unknown WHAT 'WORD'; did you mean 'NEAR'?" or the list of names. */
+int nt_fail_name(struct nt_err *err, const char *what, const char *word, const char *const *names);
