@@ -264,16 +264,16 @@ void nt_cli_man(const char *program, const char *version, const struct nt_comman
              "70 a bug.\n");
 }
 
-static void overview(const char *program, const char *version, const struct nt_command *commands,
-                     FILE *out)
+static void overview(const char *program, const char *version,
+                     const struct nt_command *const *commands, FILE *out)
 {
     (void)fprintf(
         out,
         "%s %s: finds, proves and delivers the NCCL settings for this machine\n\nusage: %s COMMAND "
         "[options]; %s COMMAND --help tells more\n\n",
         program, version, program, program);
-    for (const struct nt_command *c = commands; c->name != NULL; c++) {
-        (void)fprintf(out, "  %-12s %s\n", c->name, c->summary);
+    for (; *commands != NULL; commands++) {
+        (void)fprintf(out, "  %-12s %s\n", (*commands)->name, (*commands)->summary);
     }
 }
 
@@ -298,7 +298,7 @@ static int run_command(const char *program, const struct nt_command *cmd, int ar
     return rc;
 }
 
-int nt_cli_main(const char *program, const char *version, const struct nt_command *commands,
+int nt_cli_main(const char *program, const char *version, const struct nt_command *const *commands,
                 int argc, char **argv)
 {
     struct nt_err err = {.code = NT_OK};
@@ -319,7 +319,8 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
         (void)printf("%s %s\n", program, version);
         return 0;
     }
-    for (const struct nt_command *c = commands; c->name != NULL; c++) {
+    for (; *commands != NULL; commands++) {
+        const struct nt_command *c = *commands;
         if (strcmp(c->name, argv[1]) == 0) {
             rc = run_command(program, c, argc - 2, argv + 2, &err);
             if (fflush(stdout) != 0 && rc == 0) {

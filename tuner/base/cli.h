@@ -40,7 +40,7 @@ struct nt_opt {
 };
 
 struct nt_command {
-    const char *name;            /* NULL ends the table */
+    const char *name;
     const char *summary;         /* one line */
     const char *args;            /* "PROFILE", "[FILE...]", "" */
     unsigned min_args, max_args; /* positional arguments */
@@ -58,9 +58,9 @@ struct nt_command {
         .offset = offsetof(struct s, field), .arg = (arg_), .help = (help_)                        \
     }
 
-/* Parses and runs one command line. argv[0] is the program. Returns the exit code; errors go to
- * stderr. */
-int nt_cli_main(const char *program, const char *version, const struct nt_command *commands,
+/* commands: pointers to rows, ended by NULL. Parses and runs one command line; argv[0] is the
+ * program. Returns the exit code; errors go to stderr. */
+int nt_cli_main(const char *program, const char *version, const struct nt_command *const *commands,
                 int argc, char **argv);
 /* Fills *opts from argv (which starts after the command's name); positional arguments are moved to
  * the front of argv and counted in *ret_nargs. *ret_help is set when -h or --help was seen. "--"

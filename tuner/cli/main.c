@@ -1,0 +1,11 @@
+#include "tuner/cli/commands.h"
+
+/* In the order of `nccltune --help`; one line a command. */
+static const struct nt_command *const commands[] = {
+    NULL,
+};
+
+int main(int argc, char **argv)
+{
+    return nt_cli_main("nccltune", NT_VERSION, commands, argc, argv);
+}
