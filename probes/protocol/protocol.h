@@ -2,17 +2,17 @@
  * protocol - what the driver and a rank say to each other: one JSON object a line, version 1.
  *
  * Both sides use this codec. A line is at most NT_LINE_MAX bytes; a longer one, a second answer to
- * one question, an unknown type or a missing member is a broken protocol (NT_E_PROTO), never
+ * one question, an unknown type or member or a missing one is a broken protocol (NT_E_PROTO), never
  * guessed around. Units: *_ns nanoseconds, *_ms milliseconds, bytes are bytes. Ownership: decoding
  * allocates inside struct nt_msg; nt_msg_done() frees it. Encoding borrows.
  *
- *   rank → driver  hello                        who I am
- *   driver → rank 0  uid {}   rank 0 → driver  uid {hex}     one per communicator
- *   driver → rank  init       rank → driver  ready
- *   driver → rank  cells      rank → driver  cells           availability and NCCL's own estimate
- *   driver → rank  measure    rank → driver  result
- * gang driver → rank  abort | quit rank → driver  error {text}                              before
- * it ends by itself
+ *   rank → driver    hello                       who I am
+ *   driver → rank 0  uid {}    rank 0 → driver   uid {hex}     one per communicator
+ *   driver → rank    init      rank → driver     ready
+ *   driver → rank    cells     rank → driver     cells         availability and NCCL's own estimate
+ *   driver → rank    measure   rank → driver     result
+ *   driver → rank    abort | quit
+ *   rank → driver    error {text}                before it ends by itself
  */
 #pragma once
 #include <stddef.h>
@@ -76,8 +76,9 @@ struct nt_ready {
     char *text; /* provenance: "key=value" lines (channels, paths, conf files found), or NULL */
 };
 
-/* Question: which cells are available for this case. Answer: NCCL's estimate in µs, negative =
- * unavailable. asked = 0: NCCL's tuner was not consulted for this call. */
+/* Question: which cells are available for this case; cost and asked mean nothing. Answer: NCCL's
+ * estimate in µs, negative = unavailable; asked = 0: NCCL's tuner was not consulted for this call.
+ */
 struct nt_cells {
     struct nt_case cs;
     float cost[NT_ALGO_COUNT][NT_PROTO_COUNT];
@@ -136,7 +137,9 @@ struct nt_msg {
     };
 };
 
-/* Appends one line with its newline. */
+/* Appends one line with its newline. What does not fit (a line above NT_LINE_MAX, a number above
+ * INT64_MAX, two variables of one name) sets out->failed; bytes that are not UTF-8 become '?', and
+ * a number that is not finite becomes -1. */
 void nt_msg_encode(const struct nt_msg *m, struct nt_buf *out);
 /* line: without the newline. *ret is written only on success. */
 NT_MUST_CHECK int nt_msg_decode(const char *line, size_t len, struct nt_msg *ret,
