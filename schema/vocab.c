@@ -36,10 +36,15 @@ const char *const nt_rig_names[NT_RIG_COUNT + 1] = {
     [NT_RIG_MODEL] = "model",
 };
 const char *const nt_status_names[NT_STATUS_COUNT + 1] = {
-    [NT_ST_OK] = "ok",           [NT_ST_UNAVAILABLE] = "unavailable",
-    [NT_ST_WRONG] = "wrong",     [NT_ST_DISAGREE] = "disagree",
-    [NT_ST_TIMEOUT] = "timeout", [NT_ST_CRASHED] = "crashed",
-    [NT_ST_ERROR] = "error",     [NT_ST_TOO_SLOW] = "too_slow",
+    [NT_ST_OK] = "ok",
+    [NT_ST_UNAVAILABLE] = "unavailable",
+    [NT_ST_WRONG] = "wrong",
+    [NT_ST_DISAGREE] = "disagree",
+    [NT_ST_TIMEOUT] = "timeout",
+    [NT_ST_CRASHED] = "crashed",
+    [NT_ST_ERROR] = "error",
+    [NT_ST_TOO_SLOW] = "too_slow",
+    [NT_ST_NOT_RECORDED] = "not_recorded",
 };
 
 unsigned nt_dtype_bytes(enum nt_dtype t)

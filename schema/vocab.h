@@ -47,13 +47,14 @@ enum nt_rig {
 /* Why a trial has no samples, or that it has. */
 enum nt_status {
     NT_ST_OK,
-    NT_ST_UNAVAILABLE, /* NCCL marks the cell so, or the backend is not there */
-    NT_ST_WRONG,       /* data did not match */
-    NT_ST_DISAGREE,    /* ranks executed different tuples */
-    NT_ST_TIMEOUT,     /* a deadline passed: hung */
-    NT_ST_CRASHED,     /* a rank ended, or wrote what is not the protocol */
-    NT_ST_ERROR,       /* NCCL or CUDA said an error */
-    NT_ST_TOO_SLOW,    /* above the range of a sample (4.29 s) */
+    NT_ST_UNAVAILABLE,  /* NCCL marks the cell so, or the backend is not there */
+    NT_ST_WRONG,        /* data did not match */
+    NT_ST_DISAGREE,     /* ranks executed different tuples */
+    NT_ST_TIMEOUT,      /* a deadline passed: hung */
+    NT_ST_CRASHED,      /* a rank ended, or wrote what is not the protocol */
+    NT_ST_ERROR,        /* NCCL or CUDA said an error */
+    NT_ST_TOO_SLOW,     /* above the range of a sample (4.29 s) */
+    NT_ST_NOT_RECORDED, /* a replay was asked for what its recording does not hold */
     NT_STATUS_COUNT
 };
 
