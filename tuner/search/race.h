@@ -1,0 +1,110 @@
+/*
+ * race - which executed tuple is fastest for one case, by as few blocks as it takes.
+ *
+ * An arm is an executed tuple, by number; arm 0 is the default (NCCL left alone). A block is a
+ * short run of timed iterations of one arm in one gang; its value is the natural log of its median
+ * in ns. The race says which block to measure next (ask) and learns its value (tell).
+ *
+ * Model      log ns = arm + level of the gang at that time + (arm, gang) + noise. The level is
+ *            followed by the gang's default blocks, so gang effects and drift cancel; what remains
+ *            between gangs is the interaction, so an arm still in contention needs several gangs
+ *            while a clear loser is dropped after short looks in the first. Variances start from
+ *            the preflight's and learn. Stray blocks are set aside.
+ * Verdicts   follow from this race's own blocks only; priors and boosts set the order.
+ * Ownership  nt_race_new() gives *ret to the caller, who passes it to nt_race_free().
+ * Errors     0 or -enum nt_code. An arm or gang out of range is a bug of the caller (nt_assert).
+ * Pure       the same config, seed and calls give the same answers. O(arms) a decision.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stdint.h>
+#include "tuner/base/err.h"
+
+#define NT_NO_ARM UINT32_MAX
+enum { NT_RACE_MAX_GANGS = 16 }; /* gangs are numbered 0..15 within a race, failed ones included */
+
+struct nt_race_config {
+    double margin;          /* an arm this much slower than the leader, with z_drop, is dropped */
+    double tie;             /* arms estimated this near to the leader are equal to it */
+    double z_drop;          /* normal quantile of the one-sided bound for dropping; 2.33 is 99 % */
+    double z_stop;          /* the same for "no arm is better than the leader by more than `tie`" */
+    double block_sd;        /* log units, of a full block within a gang (preflight) */
+    double gang_sd;         /* log units, between gangs (preflight) */
+    double interaction_sd;  /* log units, per arm and gang; 0: taken from gang_sd */
+    uint32_t block_samples; /* iterations of a full block */
+    uint32_t look_samples;  /* iterations of a first look; at most block_samples */
+    uint32_t looks;         /* blocks of its own before an arm may be dropped */
+    uint32_t default_every; /* each so manieth block of a gang is the default's */
+    uint32_t min_gangs;     /* before arms in contention are decided */
+    uint32_t max_gangs;
+    uint32_t max_blocks; /* full blocks per arm and gang */
+    uint64_t seed;
+};
+extern const struct nt_race_config nt_race_defaults; /* seed and sds are the caller's to set */
+
+struct nt_race_arm {
+    double prior;      /* expected log ns or any score: smaller is tried sooner; NAN: last */
+    uint32_t tie_rank; /* among tied arms the smaller wins (fewer channels) */
+};
+
+struct nt_race; /* opaque */
+
+/* arms: n >= 1 descriptions, copied. */
+NT_MUST_CHECK int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms,
+                              uint32_t n, struct nt_race **ret, struct nt_err *err);
+void nt_race_free(struct nt_race *r); /* NULL is fine */
+
+/* The arm is tried sooner: a neighbouring size or the other mode likes it. Larger is sooner. */
+void nt_race_boost(struct nt_race *r, uint32_t arm, double by);
+/* The arm is not dropped and is seen in min_gangs gangs whatever its ratio: the other mode's
+ * choice, of which compose must know how it does here. */
+void nt_race_pin(struct nt_race *r, uint32_t arm);
+
+struct nt_ask {
+    uint32_t arm;
+    uint32_t samples; /* iterations wanted: a look or a full block */
+};
+/* The next block for this gang, or false: nothing more is wanted of it. An ask that is not answered
+ * by tell or fail (its gang died) is asked again. */
+bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret);
+/* log_ns: log of the median of `samples` iterations, finite. Blocks that were not asked for are
+ * welcome too. */
+NT_MUST_CHECK int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, double log_ns,
+                               uint32_t samples, struct nt_err *err);
+/* The arm is out, for a reason in the caller's words (a gate, a crash); the default's failure ends
+ * the race, as there is nothing to compare with. */
+void nt_race_fail(struct nt_race *r, uint32_t arm, int why);
+/* Would a fresh gang help? False when decided, at max_gangs, or while a gang in use still has
+ * blocks wanted. */
+bool nt_race_wants_gang(struct nt_race *r);
+
+enum nt_race_end {
+    NT_RACE_RUNNING,
+    NT_RACE_SEPARATED, /* all others are dropped or failed */
+    NT_RACE_TIED,      /* what is left is within the tie */
+    NT_RACE_LIMIT,     /* gangs used up */
+    NT_RACE_NO_BASELINE
+};
+struct nt_race_verdict {
+    enum nt_race_end end;
+    uint32_t leader; /* smallest estimate; NT_NO_ARM before the first block */
+    uint32_t pick;   /* among those tied with the leader: the default, else the smallest tie rank */
+    uint32_t alive;  /* arms, default included, still in contention */
+    uint32_t gangs;  /* seen */
+    double loss;     /* log units: upper bound (z_stop) of what the pick may lose to the best */
+};
+struct nt_race_verdict nt_race_verdict(struct nt_race *r);
+
+enum nt_arm_state { NT_ARM_ALIVE, NT_ARM_DROPPED, NT_ARM_FAILED };
+struct nt_standing {
+    uint32_t arm;
+    enum nt_arm_state state;
+    int why;                /* of nt_race_fail */
+    uint32_t blocks, gangs; /* seen; stray blocks included */
+    double log_ratio, se;   /* log(arm / default); NAN when not known */
+};
+/* out: one entry per arm, best first: alive, then dropped, then failed. */
+void nt_race_standings(struct nt_race *r, struct nt_standing *out);
+
+/* What the variances are believed to be now, in log units. */
+void nt_race_noise(struct nt_race *r, double *ret_block_sd, double *ret_interaction_sd);
