@@ -12,6 +12,10 @@ if(NT_SANITIZE)
   target_link_options(nt_flags INTERFACE ${san})
 endif()
 
+if(NT_FUZZ) # coverage of the libraries too: without it a fuzzer only sees its own few lines
+  target_compile_options(nt_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:-fsanitize=fuzzer-no-link>)
+endif()
+
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 
