@@ -1,0 +1,61 @@
+/*
+ * launch - starting the processes of one gang. A launcher is a struct of functions; `local` starts
+ * them on this host. Others need no more than this: start N copies of one program, each with its
+ * number in one variable, and say when each has ended.
+ *
+ * Ownership  spec is borrowed until start() returns. The launch frees itself after on_closed.
+ * Errors     start() fails only for a bad spec or without memory; then there are no events. A
+ *            process that could not be started is an on_exit with `error`, like any other end.
+ * Events     never before start() has returned; on_exit once for each rank, on_closed last.
+ * Threads    the loop's thread.
+ */
+#pragma once
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+#include "tuner/base/err.h"
+
+enum { NT_LAUNCH_MAX = 256 }; /* processes of one launch */
+
+struct nt_launch_spec {
+    const char *program;     /* path, or a name to look for in the caller's PATH */
+    const char *const *args; /* NULL-terminated, without the program's name; NULL: none */
+    const char *const *env;  /* "NAME=VALUE", NULL-terminated: the whole environment but rank_var */
+    const char *rank_var;    /* gets 0 … world - 1 */
+    unsigned world;          /* 1 … NT_LAUNCH_MAX */
+    const char *dir;         /* working folder; stdout and stderr go to DIR/rank-N.log */
+};
+
+struct nt_launch_exit {
+    int64_t status; /* exit code */
+    int signal;     /* that ended it, or 0 */
+    int error;      /* libuv's code of a start that failed, or 0 */
+};
+
+struct nt_launch_events {
+    void (*on_exit)(void *data, unsigned rank, const struct nt_launch_exit *how);
+    void (*on_closed)(void *data); /* all have ended and nothing is held any more */
+    void *data;
+};
+
+struct nt_launch; /* opaque, one type per launcher */
+
+struct nt_launcher {
+    const char *name;
+    int (*start)(uv_loop_t *loop, const struct nt_launch_spec *spec,
+                 const struct nt_launch_events *events, struct nt_launch **ret, struct nt_err *err);
+    /* To every process that has not ended, and to what it started (its process group). */
+    void (*signal)(struct nt_launch *l, int signum);
+    /* Gives up waiting for processes that not even SIGKILL ends; on_closed follows, without their
+     * on_exit. */
+    void (*abandon)(struct nt_launch *l);
+    /* Process id on this host; 0 when it has ended, never started, or lives elsewhere. */
+    pid_t (*pid)(const struct nt_launch *l, unsigned rank);
+};
+
+/* Each rank is a session and process group of its own; what is left of the group when the rank has
+ * ended is killed. stdin is /dev/null. */
+extern const struct nt_launcher nt_launcher_local;
+
+/* Path of a rank's log in a gang's folder. */
+void nt_launch_log_path(const char *dir, unsigned rank, char *out, size_t size);
