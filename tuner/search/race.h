@@ -21,23 +21,24 @@
 #include "tuner/base/err.h"
 
 #define NT_NO_ARM UINT32_MAX
-enum { NT_RACE_MAX_GANGS = 16 }; /* gangs are numbered 0..15 within a race, failed ones included */
+enum { NT_RACE_MAX_GANGS = 16 }; /* numbers 0..15 within a race, gangs that died included */
 
 struct nt_race_config {
-    double margin;          /* an arm this much slower than the leader, with z_drop, is dropped */
-    double tie;             /* arms estimated this near to the leader are equal to it */
-    double z_drop;          /* normal quantile of the one-sided bound for dropping; 2.33 is 99 % */
-    double z_stop;          /* the same for "no arm is better than the leader by more than `tie`" */
+    double margin;          /* an arm this much slower than the leader, by z_drop, is dropped */
+    double z_drop;          /* normal quantile of that one-sided bound; 2.33 is 99 % */
+    double tie;             /* arms estimated this near to the leader are as good */
+    double slack;           /* enough is known when the pick cannot lose more than this … */
+    double z_stop;          /* … by this one-sided bound */
     double block_sd;        /* log units, of a full block within a gang (preflight) */
     double gang_sd;         /* log units, between gangs (preflight) */
     double interaction_sd;  /* log units, per arm and gang; 0: taken from gang_sd */
     uint32_t block_samples; /* iterations of a full block */
     uint32_t look_samples;  /* iterations of a first look; at most block_samples */
-    uint32_t looks;         /* blocks of its own before an arm may be dropped */
-    uint32_t default_every; /* each so manieth block of a gang is the default's */
+    uint32_t looks;         /* blocks that an arm gets before it may be dropped */
+    uint32_t default_every; /* one in so many blocks of a gang is the default's; at least 2 */
     uint32_t min_gangs;     /* before arms in contention are decided */
-    uint32_t max_gangs;
-    uint32_t max_blocks; /* full blocks per arm and gang */
+    uint32_t max_gangs;     /* at most NT_RACE_MAX_GANGS */
+    uint32_t max_blocks;    /* full blocks per arm and gang */
     uint64_t seed;
 };
 extern const struct nt_race_config nt_race_defaults; /* seed and sds are the caller's to set */
@@ -74,15 +75,15 @@ NT_MUST_CHECK int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, d
 /* The arm is out, for a reason in the caller's words (a gate, a crash); the default's failure ends
  * the race, as there is nothing to compare with. */
 void nt_race_fail(struct nt_race *r, uint32_t arm, int why);
-/* Would a fresh gang help? False when decided, at max_gangs, or while a gang in use still has
- * blocks wanted. */
+/* Once nt_race_next() is false for every gang alive: would a fresh one help? False when decided or
+ * when max_gangs have given blocks. */
 bool nt_race_wants_gang(struct nt_race *r);
 
 enum nt_race_end {
     NT_RACE_RUNNING,
     NT_RACE_SEPARATED, /* all others are dropped or failed */
     NT_RACE_TIED,      /* what is left is within the tie */
-    NT_RACE_LIMIT,     /* gangs used up */
+    NT_RACE_LIMIT,     /* the last gang is in use or was used; it may still want blocks */
     NT_RACE_NO_BASELINE
 };
 struct nt_race_verdict {
@@ -95,6 +96,7 @@ struct nt_race_verdict {
 };
 struct nt_race_verdict nt_race_verdict(struct nt_race *r);
 
+/* A dropped arm comes back when the leader that it lost to fails or turns out slower. */
 enum nt_arm_state { NT_ARM_ALIVE, NT_ARM_DROPPED, NT_ARM_FAILED };
 struct nt_standing {
     uint32_t arm;

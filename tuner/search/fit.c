@@ -1,0 +1,484 @@
+#include "tuner/search/fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* How much a belief from before weighs, in observations. */
+static const double block_prior_df = 10.0, arm_prior_df = 6.0, inter_prior_df = 8.0;
+/* A block further than this many standard deviations from the median of its kind is set aside. */
+static const double stray_sd = 5.0;
+/* Default blocks are compared across a gang's drift, so only gross ones are strays. */
+static const double stray_mark_least = 0.25;
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Of two, the smaller: what disturbs a block makes it slower. Reorders x. */
+static double lower_median(double *x, size_t n)
+{
+    if (n > 2) {
+        qsort(x, n, sizeof(*x), by_value);
+        return x[(n - 1) / 2];
+    }
+    return n == 2 ? fmin(x[0], x[1]) : x[0];
+}
+
+int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd, double interaction_sd,
+             struct nt_err *err)
+{
+    *f = (struct fit){.n_arms = n_arms,
+                      .block_var0 = block_sd * block_sd,
+                      .inter_var0 = interaction_sd * interaction_sd,
+                      .gang_var = gang_sd * gang_sd,
+                      .touched = FIT_NONE};
+    f->block_var = f->block_var0;
+    f->inter_var = f->inter_var0;
+    f->arms = calloc(n_arms, sizeof(*f->arms));
+    f->cells = calloc((size_t)n_arms * FIT_GANGS, sizeof(*f->cells));
+    if (f->arms == NULL || f->cells == NULL) {
+        fit_done(f);
+        return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n_arms);
+    }
+    for (uint32_t i = 0; i < n_arms; i++) {
+        f->arms[i].last = FIT_NONE;
+        f->arms[i].var = f->block_var0;
+    }
+    return 0;
+}
+
+void fit_done(struct fit *f)
+{
+    for (size_t g = 0; g < FIT_GANGS; g++) {
+        free(f->gangs[g].marks);
+    }
+    free(f->arms);
+    free(f->cells);
+    free(f->obs);
+    free(f->scratch);
+    *f = (struct fit){0};
+}
+
+/* Room for one more item; *items is replaced. */
+static int grow(void **items, size_t n, size_t *cap, size_t size, struct nt_err *err)
+{
+    size_t want = *cap == 0 ? 16 : 2 * *cap;
+    void *p;
+    if (n < *cap) {
+        return 0;
+    }
+    p = realloc(*items, want * size);
+    if (p == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "%zu blocks", want);
+    }
+    *items = p;
+    *cap = want;
+    return 0;
+}
+
+static int add_mark(struct fit *f, struct fit_gang *g, double y, double weight, struct nt_err *err)
+{
+    void *marks = g->marks;
+    int rc = grow(&marks, g->n_marks, &g->cap, sizeof(*g->marks), err);
+    g->marks = marks;
+    if (rc == 0) {
+        g->marks[g->n_marks++] = (struct fit_mark){.pos = g->blocks, .y = y, .weight = weight};
+        f->moved = true;
+    }
+    return rc;
+}
+
+static int add_obs(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
+                   struct nt_err *err)
+{
+    struct fit_arm *a = &f->arms[arm];
+    void *obs = f->obs;
+    int rc = grow(&obs, f->n_obs, &f->cap, sizeof(*f->obs), err);
+    f->obs = obs;
+    if (rc == 0) {
+        f->obs[f->n_obs] = (struct fit_obs){y, weight, gang, f->gangs[gang].blocks, a->last};
+        a->last = (uint32_t)f->n_obs++;
+        f->moved = f->moved || (f->touched != FIT_NONE && f->touched != arm);
+        f->touched = arm;
+    }
+    return rc;
+}
+
+int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight, struct nt_err *err)
+{
+    void *scratch = f->scratch;
+    size_t blocks = f->arms[0].blocks + f->n_obs;
+    int rc = grow(&scratch, blocks, &f->n_scratch, sizeof(*f->scratch), err);
+    f->scratch = scratch;
+    if (rc == 0) {
+        rc = arm == 0 ? add_mark(f, &f->gangs[gang], y, weight, err)
+                      : add_obs(f, gang, arm, y, weight, err);
+    }
+    if (rc == 0) {
+        f->arms[arm].blocks++;
+        f->gangs[gang].blocks++;
+        f->n_gangs = gang + 1 > f->n_gangs ? gang + 1 : f->n_gangs;
+    }
+    return rc;
+}
+
+void fit_fail(struct fit *f, uint32_t arm)
+{
+    f->arms[arm].failed = true;
+    f->moved = true;
+}
+
+/* ---- the level of a gang ---- */
+
+/* Sets aside the gang's blocks far from mid; returns how many are left. */
+static size_t mark_far(const struct fit *f, struct fit_gang *g, double mid)
+{
+    size_t left = 0;
+    for (size_t k = 0; k < g->n_marks; k++) {
+        struct fit_mark *m = &g->marks[k];
+        double sd = sqrt(f->block_var / m->weight + f->gang_var);
+        m->stray = fabs(m->y - mid) > fmax(stray_sd * sd, stray_mark_least);
+        left += !m->stray;
+    }
+    return left;
+}
+
+static void mark_strays(struct fit *f)
+{
+    size_t n = 0;
+    double mid;
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
+            f->scratch[n++] = f->gangs[g].marks[k].y;
+        }
+    }
+    if (n == 0) {
+        return;
+    }
+    mid = lower_median(f->scratch, n);
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        struct fit_gang *gang = &f->gangs[g];
+        if (mark_far(f, gang, mid) == 0 && gang->n_marks > 1) {
+            /* no stray block but a gang that is different: it is judged by itself */
+            for (size_t k = 0; k < gang->n_marks; k++) {
+                f->scratch[k] = gang->marks[k].y;
+            }
+            (void)mark_far(f, gang, lower_median(f->scratch, gang->n_marks));
+        }
+    }
+}
+
+/* Kalman filter of a level that wanders with variance `q` a block; returns the log-likelihood. */
+static double filter_level(struct fit_gang *g, double block_var, double q)
+{
+    double x = 0.0, p = INFINITY, likelihood = 0.0;
+    uint32_t pos = 0;
+    for (size_t k = 0; k < g->n_marks; k++) {
+        struct fit_mark *m = &g->marks[k];
+        double noise = block_var / m->weight, f;
+        p += q * (double)(m->pos - pos);
+        pos = m->pos;
+        if (!m->stray && isinf(p)) {
+            x = m->y;
+            p = noise;
+        } else if (!m->stray) {
+            f = p + noise;
+            likelihood -= 0.5 * (log(f) + (m->y - x) * (m->y - x) / f);
+            x += p / f * (m->y - x);
+            p *= noise / f;
+        }
+        m->filtered = x;
+        m->var = p;
+    }
+    return likelihood;
+}
+
+/* The pace is the most plausible of a few, and standing still unless another is clearly better. */
+static void smooth_level(struct fit_gang *g, double block_var)
+{
+    static const double paces[] = {0.0, 0.004, 0.04, 0.4}; /* of a block's variance, per block */
+    static const double worth = 1.5;                       /* of log-likelihood */
+    double best = filter_level(g, block_var, 0.0) + worth, q = 0.0;
+    size_t k = g->n_marks, used = 0;
+    for (size_t i = 1; i < sizeof(paces) / sizeof(paces[0]); i++) {
+        double likelihood = filter_level(g, block_var, paces[i] * block_var);
+        if (likelihood > best) {
+            best = likelihood;
+            q = paces[i] * block_var;
+        }
+    }
+    (void)filter_level(g, block_var, q);
+    g->ss = g->df = 0.0;
+    while (k-- > 0) { /* smooth backwards; before the first good block its level holds */
+        struct fit_mark *m = &g->marks[k];
+        m->level = m->filtered;
+        if (k + 1 < g->n_marks) {
+            double step = q * (double)(m[1].pos - m->pos);
+            double c = isinf(m->var) || step == 0.0 ? 1.0 : m->var / (m->var + step);
+            m->level += c * (m[1].level - m->filtered);
+        }
+        if (!m->stray) {
+            used++;
+            g->ss += m->weight * (m->y - m->level) * (m->y - m->level);
+        }
+    }
+    g->df = q == 0.0 && used > 1 ? (double)(used - 1) : 0.0;
+    g->ss = g->df > 0.0 ? g->ss : 0.0;
+}
+
+/* Is any default block of the gang usable? */
+static bool has_level(const struct fit_gang *g)
+{
+    return g->n_marks > 0 && !isinf(g->marks[g->n_marks - 1].var);
+}
+
+static double level_at(const struct fit_gang *g, uint32_t pos)
+{
+    const struct fit_mark *m = g->marks;
+    size_t lo = 0, hi = g->n_marks; /* first mark after pos */
+    double f;
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+        if (m[mid].pos > pos) {
+            hi = mid;
+        } else {
+            lo = mid + 1;
+        }
+    }
+    if (lo == 0 || lo == g->n_marks) {
+        return m[lo == 0 ? 0 : lo - 1].level;
+    }
+    f = (double)(pos - m[lo - 1].pos) / (double)(m[lo].pos - m[lo - 1].pos);
+    return m[lo - 1].level + f * (m[lo].level - m[lo - 1].level);
+}
+
+/* ---- cells ---- */
+
+/* The default is level with itself; how well that is known is what its cell says. */
+static void redo_default_cell(struct fit *f)
+{
+    struct fit_arm *a = &f->arms[0];
+    a->gangs = 0;
+    a->ss = a->df = 0.0;
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        struct fit_cell *c = &f->cells[g];
+        *c = (struct fit_cell){0};
+        for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
+            c->weight += f->gangs[g].marks[k].stray ? 0.0 : f->gangs[g].marks[k].weight;
+        }
+        a->gangs += c->weight > 0.0;
+        a->ss += f->gangs[g].ss;
+        a->df += f->gangs[g].df;
+    }
+}
+
+/* Median of the arm's blocks less their levels, and how far from it a full block may lie; false
+ * when there is none. */
+static bool typical(struct fit *f, const struct fit_arm *a, double *ret_mid, double *ret_limit)
+{
+    size_t n = 0;
+    double spread = 0.0;
+    for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
+        const struct fit_gang *g = &f->gangs[f->obs[i].gang];
+        if (has_level(g)) {
+            f->scratch[n++] = f->obs[i].y - level_at(g, f->obs[i].pos);
+        }
+    }
+    if (n == 0) {
+        return false;
+    }
+    *ret_mid = lower_median(f->scratch, n);
+    if (n >= 4) { /* the arm may be noisier than others: its own robust spread counts */
+        for (size_t i = 0; i < n; i++) {
+            f->scratch[i] = fabs(f->scratch[i] - *ret_mid);
+        }
+        spread = 1.4826 * lower_median(f->scratch, n);
+    }
+    *ret_limit = stray_sd * spread;
+    return true;
+}
+
+static void redo_cells(struct fit *f, uint32_t arm)
+{
+    struct fit_arm *a = &f->arms[arm];
+    struct fit_cell *cells = &f->cells[(size_t)arm * FIT_GANGS];
+    double mid, limit;
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        cells[g] = (struct fit_cell){0};
+    }
+    a->gangs = 0;
+    a->ss = a->df = 0.0;
+    if (!typical(f, a, &mid, &limit)) {
+        return;
+    }
+    for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
+        const struct fit_obs *o = &f->obs[i];
+        double sd = sqrt(f->block_var / o->weight + f->inter_var), x, d;
+        struct fit_cell *c = &cells[o->gang];
+        if (!has_level(&f->gangs[o->gang])) {
+            continue;
+        }
+        x = o->y - level_at(&f->gangs[o->gang], o->pos);
+        if (fabs(x - mid) > fmax(stray_sd * sd, limit)) {
+            continue;
+        }
+        d = x - c->mean;
+        a->gangs += c->weight == 0.0;
+        a->df += c->weight > 0.0;
+        a->ss += c->weight > 0.0 ? d * d * c->weight * o->weight / (c->weight + o->weight) : 0.0;
+        c->weight += o->weight;
+        c->mean += d * o->weight / c->weight;
+    }
+}
+
+/* ---- effects and variances ---- */
+
+static void pool_block_var(struct fit *f)
+{
+    double ss = block_prior_df * f->block_var0, df = block_prior_df;
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        if (!f->arms[i].failed) {
+            ss += f->arms[i].ss;
+            df += f->arms[i].df;
+        }
+    }
+    f->block_var = ss / df;
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        struct fit_arm *a = &f->arms[i];
+        a->var = (arm_prior_df * f->block_var + a->ss) / (arm_prior_df + a->df);
+    }
+}
+
+/* What a cell says about its arm's effect: the inverse of its variance. */
+static double cell_info(const struct fit *f, const struct fit_arm *a, const struct fit_cell *c)
+{
+    return c->weight > 0.0 ? 1.0 / (f->inter_var + a->var / c->weight) : 0.0;
+}
+
+static void set_effect(struct fit *f, uint32_t arm)
+{
+    struct fit_arm *a = &f->arms[arm];
+    double sum = 0.0;
+    a->info = 0.0;
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        const struct fit_cell *c = fit_cell(f, arm, g);
+        double w = cell_info(f, a, c);
+        sum += w * (c->mean - f->gangs[g].shift);
+        a->info += w;
+    }
+    a->effect = a->info > 0.0 ? sum / a->info : NAN;
+}
+
+/* Arms seen in one gang only say nothing of the gang. */
+static void set_shifts(struct fit *f)
+{
+    double sum[FIT_GANGS] = {0}, info[FIT_GANGS] = {0};
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        const struct fit_arm *a = &f->arms[i];
+        for (uint32_t g = 0; g < f->n_gangs && a->gangs > 1 && !a->failed; g++) {
+            double w = cell_info(f, a, fit_cell(f, i, g));
+            sum[g] += w > 0.0 ? w * (fit_cell(f, i, g)->mean - a->effect) : 0.0;
+            info[g] += w;
+        }
+    }
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        f->gangs[g].shift = info[g] > 0.0 ? sum[g] / info[g] : 0.0;
+        f->gangs[g].shift_var = info[g] > 0.0 ? 1.0 / info[g] : 0.0;
+    }
+}
+
+/* Variance of what arms do in a gang beyond their effect, from those seen in several. */
+static void set_inter_var(struct fit *f)
+{
+    double ss = 0.0, noise = 0.0, cells = 0.0, arms = 0.0, df;
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        const struct fit_arm *a = &f->arms[i];
+        if (a->gangs < 2 || a->failed) {
+            continue;
+        }
+        arms += 1.0;
+        for (uint32_t g = 0; g < f->n_gangs; g++) {
+            const struct fit_cell *c = fit_cell(f, i, g);
+            if (c->weight > 0.0) {
+                double e = c->mean - f->gangs[g].shift - a->effect;
+                ss += e * e;
+                noise += a->var / c->weight;
+                cells += 1.0;
+            }
+        }
+    }
+    df = cells - arms - (double)(f->n_gangs > 0 ? f->n_gangs - 1 : 0);
+    if (df <= 0.0) {
+        f->inter_var = f->inter_var0;
+        return;
+    }
+    f->inter_var = (inter_prior_df * f->inter_var0 + fmax(0.0, ss - noise * df / cells)) /
+                   (inter_prior_df + df);
+}
+
+static void set_effects(struct fit *f)
+{
+    static const int sweeps = 4; /* of alternating least squares; a few arms, a few gangs */
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        f->gangs[g].shift = f->gangs[g].shift_var = 0.0;
+    }
+    for (int s = 0; s < (f->n_gangs > 1 ? sweeps : 1); s++) {
+        for (uint32_t i = 0; i < f->n_arms; i++) {
+            if (s == 0 || f->arms[i].gangs > 1 || s == sweeps - 1) {
+                set_effect(f, i);
+            }
+        }
+        if (f->n_gangs > 1 && s < sweeps - 1) {
+            set_shifts(f);
+        }
+    }
+    set_inter_var(f);
+}
+
+void fit_update(struct fit *f)
+{
+    if (!f->moved && f->touched == FIT_NONE) {
+        return;
+    }
+    if (f->moved) {
+        mark_strays(f);
+        for (uint32_t g = 0; g < f->n_gangs; g++) {
+            smooth_level(&f->gangs[g], f->block_var);
+        }
+        redo_default_cell(f);
+        for (uint32_t i = 1; i < f->n_arms; i++) {
+            redo_cells(f, i);
+        }
+    } else {
+        redo_cells(f, f->touched);
+    }
+    f->moved = false;
+    f->touched = FIT_NONE;
+    pool_block_var(f);
+    set_effects(f);
+}
+
+double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se)
+{
+    const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];
+    double var;
+    if (!(x->info > 0.0 && y->info > 0.0)) {
+        *ret_se = INFINITY;
+        return NAN;
+    }
+    if (a == b) {
+        *ret_se = 0.0;
+        return 0.0;
+    }
+    var = 1.0 / x->info + 1.0 / y->info;
+    for (uint32_t g = 0; g < f->n_gangs && f->n_gangs > 1; g++) {
+        /* an error of the shift cancels as far as both lean on that gang */
+        double lean = cell_info(f, x, fit_cell(f, a, g)) / x->info -
+                      cell_info(f, y, fit_cell(f, b, g)) / y->info;
+        var += lean * lean * f->gangs[g].shift_var;
+    }
+    *ret_se = sqrt(var);
+    return x->effect - y->effect;
+}

@@ -1,0 +1,82 @@
+/*
+ * fit - the race's model of its blocks (internal to search).
+ *
+ * log ns = level(gang, time) + effect(arm) + shift(gang) + interaction(arm, gang) + noise.
+ * The level follows the default's blocks of the gang. What error the level has is common to all
+ * arms of the gang: the shift, told from arms seen in several gangs. Effects are relative; only
+ * differences mean anything.
+ */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "tuner/base/err.h"
+
+#define FIT_NONE UINT32_MAX
+enum { FIT_GANGS = 16 };
+
+struct fit_mark { /* a block of the default */
+    uint32_t pos; /* number of the block in its gang */
+    double y, weight;
+    double level; /* smoothed */
+    double filtered, var;
+    bool stray;
+};
+
+struct fit_obs { /* a block of another arm */
+    double y, weight;
+    uint32_t gang, pos, prev; /* prev: the arm's block before, or FIT_NONE */
+};
+
+struct fit_cell {
+    double mean;   /* of the arm in the gang, less the level */
+    double weight; /* full blocks in it; 0: not seen */
+};
+
+struct fit_arm {
+    uint32_t last;   /* of its blocks */
+    uint32_t blocks; /* told, strays included */
+    uint32_t gangs;  /* with a cell */
+    double ss, df;   /* of its blocks within cells, per full block */
+    double var;      /* of a full block: its own, shrunk to that of all */
+    double effect, info;
+    bool failed;
+};
+
+struct fit_gang {
+    struct fit_mark *marks;
+    size_t n_marks, cap;
+    uint32_t blocks;         /* told, the default's included */
+    double shift, shift_var; /* 0 while no arm tells */
+    double ss, df;           /* of the default's blocks around a level that stands still */
+};
+
+struct fit {
+    uint32_t n_arms, n_gangs; /* n_gangs: highest number seen, plus 1 */
+    struct fit_arm *arms;
+    struct fit_cell *cells; /* [arm * FIT_GANGS + gang] */
+    struct fit_gang gangs[FIT_GANGS];
+    struct fit_obs *obs;
+    double *scratch; /* room for all blocks */
+    size_t n_obs, cap, n_scratch;
+    double block_var0, inter_var0, gang_var; /* beliefs from before */
+    double block_var, inter_var;             /* … and now */
+    bool moved;                              /* a level changed: all cells are to be redone */
+    uint32_t touched;                        /* else only this arm's, or FIT_NONE */
+};
+
+NT_MUST_CHECK int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd,
+                           double interaction_sd, struct nt_err *err);
+void fit_done(struct fit *f);
+/* weight in full blocks, > 0 */
+NT_MUST_CHECK int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
+                          struct nt_err *err);
+void fit_fail(struct fit *f, uint32_t arm);
+/* Brings everything up to date; cheap when nothing changed. */
+void fit_update(struct fit *f);
+static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm, uint32_t gang)
+{
+    return &f->cells[(size_t)arm * FIT_GANGS + gang];
+}
+/* effect(a) - effect(b) with its standard error; NAN and INFINITY when one was not seen. */
+double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se);

@@ -1,0 +1,492 @@
+#include "tuner/search/race.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tuner/base/rng.h"
+#include "tuner/search/fit.h"
+
+_Static_assert((int)NT_RACE_MAX_GANGS == (int)FIT_GANGS, "one limit");
+
+const struct nt_race_config nt_race_defaults = {
+    .margin = 0.02,
+    .z_drop = 2.0,
+    .tie = 0.01,
+    .slack = 0.015,
+    .z_stop = 1.28,
+    .block_sd = 0.03,
+    .gang_sd = 0.03,
+    .block_samples = 20,
+    .look_samples = 7,
+    .looks = 2,
+    .default_every = 8,
+    .min_gangs = 3,
+    .max_gangs = 4,
+    .max_blocks = 5,
+    .seed = 1,
+};
+
+struct runner {
+    double prior, boost;
+    uint32_t tie_rank;
+    bool pinned, alive;
+    int why;
+};
+
+struct lane {        /* one gang's side of the race */
+    uint32_t *queue; /* [n] arms of the round */
+    uint32_t n, at;
+    uint32_t since_default, blocks; /* blocks of other arms since; blocks of other arms at all */
+    bool asked;
+    struct nt_ask ask; /* unanswered */
+};
+
+struct nt_race {
+    struct nt_race_config config;
+    uint32_t n;
+    struct runner *runners;
+    uint32_t *queues; /* of all lanes */
+    struct lane lanes[NT_RACE_MAX_GANGS];
+    struct fit fit;
+    struct nt_rng rng;
+    bool stale; /* verdict and the runners' `alive` are to be worked out */
+    struct nt_race_verdict verdict;
+};
+
+static int check_config(const struct nt_race_config *c, uint32_t n, struct nt_err *err)
+{
+    if (n == 0 || c->block_samples == 0 || c->look_samples == 0 || c->default_every < 2 ||
+        c->max_gangs == 0 || c->max_gangs > NT_RACE_MAX_GANGS || c->max_blocks == 0 ||
+        !(c->block_sd > 0.0) || !(c->gang_sd >= 0.0) || !(c->interaction_sd >= 0.0)) {
+        return nt_fail(err, NT_E_INVAL, 0, "race: a limit is zero, or a noise not positive");
+    }
+    return 0;
+}
+
+/* Not measured by the preflight: about half of what gangs differ by, within what was ever seen. */
+static double interaction_sd(const struct nt_race_config *c)
+{
+    return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.4 * c->gang_sd, 0.004), 0.015);
+}
+
+int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
+                struct nt_race **ret, struct nt_err *err)
+{
+    struct nt_race *r;
+    int rc = check_config(config, n, err);
+    if (rc != 0) {
+        return rc;
+    }
+    r = calloc(1, sizeof(*r));
+    if (r == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
+    }
+    r->config = *config;
+    r->n = n;
+    r->stale = true;
+    nt_rng_seed(&r->rng, config->seed);
+    r->runners = calloc(n, sizeof(*r->runners));
+    r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
+    rc = fit_init(&r->fit, n, config->block_sd, config->gang_sd, interaction_sd(config), err);
+    if (rc == 0 && (r->runners == NULL || r->queues == NULL)) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
+    }
+    if (rc != 0) {
+        nt_race_free(r);
+        return rc;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        r->runners[i].prior = isnan(arms[i].prior) ? INFINITY : arms[i].prior;
+        r->runners[i].tie_rank = arms[i].tie_rank;
+    }
+    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
+        r->lanes[g].queue = r->queues + (size_t)g * n;
+    }
+    *ret = r;
+    return 0;
+}
+
+void nt_race_free(struct nt_race *r)
+{
+    if (r != NULL) {
+        fit_done(&r->fit);
+        free(r->runners);
+        free(r->queues);
+        free(r);
+    }
+}
+
+void nt_race_boost(struct nt_race *r, uint32_t arm, double by)
+{
+    nt_assert(arm < r->n);
+    r->runners[arm].boost += by;
+}
+
+void nt_race_pin(struct nt_race *r, uint32_t arm)
+{
+    nt_assert(arm < r->n);
+    r->runners[arm].pinned = true;
+    r->stale = true;
+}
+
+/* ---- verdict ---- */
+
+static bool failed(const struct nt_race *r, uint32_t arm)
+{
+    return r->fit.arms[arm].failed;
+}
+
+static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
+{
+    uint32_t blocks = r->fit.arms[arm].blocks;
+    return blocks < r->config.looks ? r->config.looks - blocks : 0;
+}
+
+/* Smallest estimate; one that few blocks stand behind has to be that much better. */
+static uint32_t find_leader(const struct nt_race *r)
+{
+    uint32_t best = NT_NO_ARM;
+    double least = INFINITY;
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct fit_arm *a = &r->fit.arms[i];
+        double cautious = a->effect + 0.5 / sqrt(a->info);
+        if (!a->failed && a->info > 0.0 && cautious < least) {
+            least = cautious;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* Works out who is still in contention and returns how many. */
+static uint32_t find_alive(struct nt_race *r, uint32_t leader)
+{
+    const double margin = log1p(r->config.margin);
+    uint32_t alive = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        double se, d;
+        bool in = !failed(r, i);
+        if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
+            d = fit_difference(&r->fit, i, leader, &se);
+            in = !(d - r->config.z_drop * se > margin); /* an unknown one stays */
+        }
+        r->runners[i].alive = in;
+        alive += in;
+    }
+    return alive;
+}
+
+static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
+{
+    const double tie = log1p(r->config.tie);
+    uint32_t pick = leader, enough = r->config.min_gangs;
+    double se;
+    if (leader == NT_NO_ARM) {
+        return 0;
+    }
+    enough = r->fit.arms[leader].gangs < enough ? r->fit.arms[leader].gangs : enough;
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!r->runners[i].alive || r->fit.arms[i].gangs < enough ||
+            !(fit_difference(&r->fit, i, leader, &se) <= tie)) {
+            continue;
+        }
+        if (i == 0) {
+            return 0;
+        }
+        if (r->runners[i].tie_rank < r->runners[pick].tie_rank) {
+            pick = i;
+        }
+    }
+    return pick;
+}
+
+/* What the pick may lose to the best of those alive, at z_stop. */
+static double find_loss(const struct nt_race *r, uint32_t pick)
+{
+    double loss = 0.0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        double se, d;
+        if (r->runners[i].alive && i != pick) {
+            d = fit_difference(&r->fit, pick, i, &se);
+            loss = isnan(d) ? INFINITY : fmax(loss, d + r->config.z_stop * se);
+        }
+    }
+    return loss;
+}
+
+static bool all_looked_at(const struct nt_race *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!failed(r, i) && looks_left(r, i) > 0) {
+            return false;
+        }
+        if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t gangs_used(const struct nt_race *r)
+{
+    uint32_t used = 0;
+    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
+        used += r->lanes[g].blocks > 0;
+    }
+    return used;
+}
+
+static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_verdict *v)
+{
+    uint32_t contenders = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        contenders += !failed(r, i);
+    }
+    if (failed(r, 0)) {
+        return NT_RACE_NO_BASELINE;
+    }
+    if (contenders == 1) {
+        return NT_RACE_SEPARATED; /* there is nothing but the default */
+    }
+    if (!all_looked_at(r)) {
+        return NT_RACE_RUNNING;
+    }
+    if (v->alive == 1) {
+        return NT_RACE_SEPARATED;
+    }
+    if (v->gangs >= r->config.min_gangs && v->loss <= log1p(r->config.slack)) {
+        return NT_RACE_TIED;
+    }
+    return v->gangs >= r->config.max_gangs ? NT_RACE_LIMIT : NT_RACE_RUNNING;
+}
+
+static void update(struct nt_race *r)
+{
+    struct nt_race_verdict v = {0};
+    if (!r->stale) {
+        return;
+    }
+    r->stale = false;
+    fit_update(&r->fit);
+    v.leader = find_leader(r);
+    v.alive = find_alive(r, v.leader);
+    v.gangs = gangs_used(r);
+    v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
+    v.loss = v.pick == NT_NO_ARM ? INFINITY : find_loss(r, v.pick);
+    v.end = find_end(r, &v);
+    for (uint32_t i = 0; i < r->n; i++) { /* what is pinned is measured on, but decides nothing */
+        r->runners[i].alive = r->runners[i].alive || (r->runners[i].pinned && !failed(r, i));
+    }
+    r->verdict = v;
+}
+
+/* ---- what to measure next ---- */
+
+/* Blocks of an arm in a gang are worth repeating until their noise is as small as the interaction,
+ * which only other gangs can average. */
+static double target_weight(const struct nt_race *r, uint32_t arm)
+{
+    double n = r->fit.arms[arm].var / r->fit.inter_var;
+    return fmin(fmax(n, 1.0), (double)r->config.max_blocks) - 0.5; /* to the nearest block */
+}
+
+/* Iterations wanted of the arm in this gang now; 0: none. */
+static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
+{
+    const struct fit_cell *c = fit_cell(&r->fit, arm, gang);
+    if (failed(r, arm)) {
+        return 0;
+    }
+    if (arm != 0 && looks_left(r, arm) > 0) {
+        return r->config.look_samples < r->config.block_samples ? r->config.look_samples
+                                                                : r->config.block_samples;
+    }
+    return r->runners[arm].alive && c->weight < target_weight(r, arm) ? r->config.block_samples : 0;
+}
+
+struct place {
+    double boost, prior;
+    uint32_t arm;
+};
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->boost != y->boost) {
+        return x->boost > y->boost ? -1 : 1;
+    }
+    if (x->prior != y->prior) {
+        return x->prior < y->prior ? -1 : 1;
+    }
+    return x->arm < y->arm ? -1 : 1;
+}
+
+/* First looks go by boost and prior, shuffled within each stretch between two default blocks. */
+static void order_by_prior(struct nt_race *r, struct lane *l)
+{
+    uint32_t stretch = r->config.default_every - 1;
+    struct place *places = malloc((l->n + 1) * sizeof(*places));
+    if (places == NULL) {
+        return; /* any order will do */
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        const struct runner *u = &r->runners[l->queue[i]];
+        places[i] = (struct place){u->boost, u->prior, l->queue[i]};
+    }
+    qsort(places, l->n, sizeof(*places), by_place);
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->queue[i] = places[i].arm;
+    }
+    free(places);
+    for (uint32_t i = 0; i < l->n; i += stretch) {
+        nt_rng_shuffle(&r->rng, l->queue + i, l->n - i < stretch ? l->n - i : stretch);
+    }
+}
+
+static void new_round(struct nt_race *r, uint32_t gang)
+{
+    struct lane *l = &r->lanes[gang];
+    uint32_t most = 0;
+    l->n = l->at = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        uint32_t left = looks_left(r, i);
+        if (wanted(r, gang, i) > 0) {
+            l->queue[l->n++] = i;
+            most = i != 0 && left > most ? left : most;
+        }
+    }
+    if (most == r->config.looks && most > 0) {
+        order_by_prior(r, l);
+    } else {
+        nt_rng_shuffle(&r->rng, l->queue, l->n);
+    }
+}
+
+static bool next_in_queue(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
+{
+    struct lane *l = &r->lanes[gang];
+    for (int rounds = 0; rounds < 2; rounds++) {
+        while (l->at < l->n) {
+            uint32_t arm = l->queue[l->at++], samples = wanted(r, gang, arm);
+            if (samples > 0) {
+                *ret = (struct nt_ask){arm, samples};
+                return true;
+            }
+        }
+        new_round(r, gang);
+    }
+    return false;
+}
+
+static bool decided(const struct nt_race_verdict *v)
+{
+    return v->end != NT_RACE_RUNNING && v->end != NT_RACE_LIMIT;
+}
+
+bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
+{
+    struct lane *l = &r->lanes[gang];
+    nt_assert(gang < NT_RACE_MAX_GANGS);
+    update(r);
+    if (decided(&r->verdict) || (l->blocks == 0 && r->verdict.gangs >= r->config.max_gangs)) {
+        return false;
+    }
+    if (l->asked && (l->ask.arm == 0 || wanted(r, gang, l->ask.arm) > 0)) {
+        *ret = l->ask;
+        return true;
+    }
+    /* the queue first: a default block that no other block follows would tell nothing */
+    l->asked = next_in_queue(r, gang, &l->ask);
+    if (l->asked && l->ask.arm != 0 &&
+        (fit_cell(&r->fit, 0, gang)->weight <= 0.0 ||
+         l->since_default + 1 >= r->config.default_every)) {
+        l->at--; /* comes after it */
+        l->ask = (struct nt_ask){0, r->config.block_samples};
+    }
+    *ret = l->ask;
+    return l->asked;
+}
+
+int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, double log_ns, uint32_t samples,
+                 struct nt_err *err)
+{
+    struct lane *l = &r->lanes[gang];
+    int rc;
+    nt_assert(gang < NT_RACE_MAX_GANGS && arm < r->n);
+    if (!isfinite(log_ns) || samples == 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "a block of %u samples with log %g", samples, log_ns);
+    }
+    rc =
+        fit_add(&r->fit, gang, arm, log_ns, (double)samples / (double)r->config.block_samples, err);
+    if (rc == 0) {
+        l->asked = l->asked && l->ask.arm != arm;
+        l->since_default = arm == 0 ? 0 : l->since_default + 1;
+        l->blocks += arm != 0;
+        r->stale = true;
+    }
+    return rc;
+}
+
+void nt_race_fail(struct nt_race *r, uint32_t arm, int why)
+{
+    nt_assert(arm < r->n);
+    fit_fail(&r->fit, arm);
+    r->runners[arm].why = why;
+    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
+        r->lanes[g].asked = r->lanes[g].asked && r->lanes[g].ask.arm != arm;
+    }
+    r->stale = true;
+}
+
+bool nt_race_wants_gang(struct nt_race *r)
+{
+    update(r);
+    return !decided(&r->verdict) && r->verdict.gangs < r->config.max_gangs;
+}
+
+struct nt_race_verdict nt_race_verdict(struct nt_race *r)
+{
+    update(r);
+    return r->verdict;
+}
+
+static int by_standing(const void *a, const void *b)
+{
+    const struct nt_standing *x = a, *y = b;
+    if (x->state != y->state) {
+        return x->state < y->state ? -1 : 1;
+    }
+    if (isnan(x->log_ratio) != isnan(y->log_ratio)) {
+        return isnan(x->log_ratio) ? 1 : -1;
+    }
+    if (x->log_ratio != y->log_ratio && !isnan(x->log_ratio)) {
+        return x->log_ratio < y->log_ratio ? -1 : 1;
+    }
+    return x->arm < y->arm ? -1 : 1;
+}
+
+void nt_race_standings(struct nt_race *r, struct nt_standing *out)
+{
+    update(r);
+    for (uint32_t i = 0; i < r->n; i++) {
+        const struct fit_arm *a = &r->fit.arms[i];
+        struct nt_standing s = {.arm = i,
+                                .state = a->failed             ? NT_ARM_FAILED
+                                         : r->runners[i].alive ? NT_ARM_ALIVE
+                                                               : NT_ARM_DROPPED,
+                                .why = r->runners[i].why,
+                                .blocks = a->blocks,
+                                .gangs = a->gangs};
+        s.log_ratio = fit_difference(&r->fit, i, 0, &s.se);
+        out[i] = s;
+    }
+    qsort(out, r->n, sizeof(*out), by_standing);
+}
+
+void nt_race_noise(struct nt_race *r, double *ret_block_sd, double *ret_interaction_sd)
+{
+    update(r);
+    *ret_block_sd = sqrt(r->fit.block_var);
+    *ret_interaction_sd = sqrt(r->fit.inter_var);
+}
