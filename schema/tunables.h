@@ -58,6 +58,8 @@ enum nt_tunable_flag {
     NT_F_DEBUG = 256,       /* logging, dumps, identity: no effect on speed that is meant */
     NT_F_POW2 = 512,        /* the number must be a power of two */
     NT_F_NOT_NCCL = 1024,   /* read by a plugin or a framework, not by NCCL itself */
+    NT_F_EXACT = 4096,      /* words in exactly this case */
+    NT_F_JOINED = 8192,     /* several words joined with |; a leading digit is the old numbering */
     NT_F_GONE = 2048,       /* NCCL 2.18 and later never read it */
 };
 
@@ -108,6 +110,7 @@ struct nt_taken {
     int64_t number; /* INT, BYTES, LEVEL (0 LOC … 9 SYS), ENUM: index of the word */
     uint16_t mask[NT_TUNER_COLLS]; /* ALGOS, PROTOS: bits by enum nt_algo / nt_proto */
     uint16_t named;                /* ALGOS, PROTOS: functions that an entry names (bits) */
+    uint16_t stranded;             /* ALGOS: functions that it leaves without any algorithm */
     bool forces_ll128;             /* PROTOS: an explicit list that leaves LL128 on */
     char why[160];                 /* words when not AS_MEANT, else "" */
 };
