@@ -120,7 +120,7 @@ static void cover_size(struct plan *p, size_t s)
     p->cover[s + 1] = best;
 }
 
-static uint64_t midpoint(uint64_t a, uint64_t b)
+uint64_t nt_compose_midpoint(uint64_t a, uint64_t b)
 {
     uint64_t mid = (uint64_t)sqrt((double)a * (double)b);
     return mid < a ? a : mid >= b ? b - 1 : mid;
@@ -136,10 +136,11 @@ static void write_row(const struct plan *p, size_t end, const struct cover *c, s
         weight += w;
     }
     *row = (struct nt_row){
-        .min_bytes = c->start == 0 ? in->sizes[0]
-                                   : midpoint(in->sizes[c->start - 1], in->sizes[c->start]) + 1,
-        .max_bytes =
-            end == in->n_sizes ? in->sizes[end - 1] : midpoint(in->sizes[end - 1], in->sizes[end]),
+        .min_bytes = c->start == 0
+                         ? in->sizes[0]
+                         : nt_compose_midpoint(in->sizes[c->start - 1], in->sizes[c->start]) + 1,
+        .max_bytes = end == in->n_sizes ? in->sizes[end - 1]
+                                        : nt_compose_midpoint(in->sizes[end - 1], in->sizes[end]),
         .choice = c->choice,
         .first = c->start,
         .last = (uint32_t)end - 1,

@@ -46,3 +46,7 @@ struct nt_row {
  * the smallest and largest size. Errors: NT_E_INVAL (sizes not ascending), NT_E_NOMEM. */
 NT_MUST_CHECK int nt_compose(const struct nt_compose_config *config, const struct nt_compose_in *in,
                              struct nt_row *rows, size_t *ret_rows, struct nt_err *err);
+
+/* Where the row of a ladder size ends and that of the next one, b > a, begins: the last byte of the
+ * former. */
+uint64_t nt_compose_midpoint(uint64_t a, uint64_t b);
