@@ -8,11 +8,13 @@
  *            when the gang fails meanwhile (its status then says why), unless the caller stopped or
  *            killed the gang. on_end comes exactly once, last, when no process is left and nothing
  *            is held; the gang is freed after it returns. Inside on_ready, on_result and on_cells
- *            every function below may be called.
+ *            every function below may be called; a question asked inside an answer that reports the
+ *            gang's failure is dropped.
  * Ownership  spec and what it points to are borrowed until nt_gang_start() returns; what events
  *            point to, until they return.
  * Errors     nt_gang_start() fails only for a bad spec or without memory; then there are no events.
  * Files      in the caller's folder: the socket and the barrier file (removed), rank-N.log (kept).
+ * Signals    the caller's process ignores SIGPIPE from the first gang on (libuv's rule).
  * Threads    the loop's thread.
  */
 #pragma once

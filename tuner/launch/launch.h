@@ -4,8 +4,9 @@
  * number in one variable, and say when each has ended.
  *
  * Ownership  spec is borrowed until start() returns. The launch frees itself after on_closed.
- * Errors     start() fails only for a bad spec or without memory; then there are no events. A
- *            process that could not be started is an on_exit with `error`, like any other end.
+ * Errors     start() fails for a bad spec, a folder that takes no logs, or without memory; then
+ * there are no events. A process that could not be started is an on_exit with `error`, like any
+ *            other end.
  * Events     never before start() has returned; on_exit once for each rank, on_closed last.
  * Threads    the loop's thread.
  */
@@ -18,7 +19,7 @@
 enum { NT_LAUNCH_MAX = 256 }; /* processes of one launch */
 
 struct nt_launch_spec {
-    const char *program;     /* path, or a name to look for in the caller's PATH */
+    const char *program;     /* path */
     const char *const *args; /* NULL-terminated, without the program's name; NULL: none */
     const char *const *env;  /* "NAME=VALUE", NULL-terminated: the whole environment but rank_var */
     const char *rank_var;    /* gets 0 … world - 1 */
