@@ -11,10 +11,10 @@ _Static_assert((int)NT_RACE_MAX_GANGS == (int)FIT_GANGS, "one limit");
 
 const struct nt_race_config nt_race_defaults = {
     .margin = 0.02,
-    .z_drop = 2.0,
-    .tie = 0.01,
-    .slack = 0.015,
-    .z_stop = 1.28,
+    .z_drop = 3.0,
+    .tie = 0.005,
+    .slack = 0.01,
+    .z_stop = 1.64,
     .block_sd = 0.03,
     .gang_sd = 0.03,
     .block_samples = 20,
@@ -22,8 +22,9 @@ const struct nt_race_config nt_race_defaults = {
     .looks = 2,
     .default_every = 8,
     .min_gangs = 3,
-    .max_gangs = 4,
-    .max_blocks = 5,
+    .max_gangs = 6,
+    .max_blocks = 8,
+    .contenders = 12,
     .seed = 1,
 };
 
@@ -42,11 +43,17 @@ struct lane {        /* one gang's side of the race */
     struct nt_ask ask; /* unanswered */
 };
 
+struct place {
+    double boost, value;
+    uint32_t arm;
+};
+
 struct nt_race {
     struct nt_race_config config;
     uint32_t n;
     struct runner *runners;
-    uint32_t *queues; /* of all lanes */
+    uint32_t *queues;     /* of all lanes */
+    struct place *places; /* [n] scratch for sorting */
     struct lane lanes[NT_RACE_MAX_GANGS];
     struct fit fit;
     struct nt_rng rng;
@@ -88,8 +95,9 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
     nt_rng_seed(&r->rng, config->seed);
     r->runners = calloc(n, sizeof(*r->runners));
     r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
+    r->places = calloc(n, sizeof(*r->places));
     rc = fit_init(&r->fit, n, config->block_sd, config->gang_sd, interaction_sd(config), err);
-    if (rc == 0 && (r->runners == NULL || r->queues == NULL)) {
+    if (rc == 0 && (r->runners == NULL || r->queues == NULL || r->places == NULL)) {
         rc = nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
     }
     if (rc != 0) {
@@ -113,6 +121,7 @@ void nt_race_free(struct nt_race *r)
         fit_done(&r->fit);
         free(r->runners);
         free(r->queues);
+        free(r->places);
         free(r);
     }
 }
@@ -143,6 +152,33 @@ static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
     return blocks < r->config.looks ? r->config.looks - blocks : 0;
 }
 
+static bool all_looked_at(const struct nt_race *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!failed(r, i) && looks_left(r, i) > 0) {
+            return false;
+        }
+        if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint32_t gangs_used(const struct nt_race *r)
+{
+    uint32_t used = 0;
+    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
+        used += r->lanes[g].blocks > 0;
+    }
+    return used;
+}
+
+static double cautious(const struct fit_arm *a)
+{
+    return a->info > 0.0 ? a->effect + 0.5 / sqrt(a->info) : INFINITY;
+}
+
 /* Smallest estimate; one that few blocks stand behind has to be that much better. */
 static uint32_t find_leader(const struct nt_race *r)
 {
@@ -150,9 +186,8 @@ static uint32_t find_leader(const struct nt_race *r)
     double least = INFINITY;
     for (uint32_t i = 0; i < r->n; i++) {
         const struct fit_arm *a = &r->fit.arms[i];
-        double cautious = a->effect + 0.5 / sqrt(a->info);
-        if (!a->failed && a->info > 0.0 && cautious < least) {
-            least = cautious;
+        if (!a->failed && cautious(a) < least) {
+            least = cautious(a);
             best = i;
         }
     }
@@ -175,6 +210,41 @@ static uint32_t find_alive(struct nt_race *r, uint32_t leader)
         alive += in;
     }
     return alive;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct place *x = a, *y = b;
+    if (x->boost != y->boost) {
+        return x->boost > y->boost ? -1 : 1;
+    }
+    if (x->value != y->value) {
+        return x->value < y->value ? -1 : 1;
+    }
+    return x->arm < y->arm ? -1 : 1;
+}
+
+/* Of many that cannot be told apart, any of the better half is as good: fewer go on with each gang.
+ * The default goes on while it is alive. Returns how many do. */
+static uint32_t cap_alive(struct nt_race *r, uint32_t alive)
+{
+    uint32_t gangs = gangs_used(r), n = 0;
+    uint32_t cap = r->config.contenders / (gangs > 1 ? gangs : 1);
+    cap = cap > 3 ? cap : 3;
+    if (alive <= cap || !all_looked_at(r)) {
+        return alive;
+    }
+    for (uint32_t i = 1; i < r->n; i++) {
+        if (r->runners[i].alive) {
+            r->places[n++] = (struct place){0.0, cautious(&r->fit.arms[i]), i};
+        }
+    }
+    qsort(r->places, n, sizeof(*r->places), by_place);
+    cap -= r->runners[0].alive;
+    for (uint32_t k = cap; k < n; k++) {
+        r->runners[r->places[k].arm].alive = false;
+    }
+    return r->runners[0].alive + (n < cap ? n : cap);
 }
 
 static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
@@ -215,28 +285,6 @@ static double find_loss(const struct nt_race *r, uint32_t pick)
     return loss;
 }
 
-static bool all_looked_at(const struct nt_race *r)
-{
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!failed(r, i) && looks_left(r, i) > 0) {
-            return false;
-        }
-        if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static uint32_t gangs_used(const struct nt_race *r)
-{
-    uint32_t used = 0;
-    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
-        used += r->lanes[g].blocks > 0;
-    }
-    return used;
-}
-
 static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_verdict *v)
 {
     uint32_t contenders = 0;
@@ -270,7 +318,7 @@ static void update(struct nt_race *r)
     r->stale = false;
     fit_update(&r->fit);
     v.leader = find_leader(r);
-    v.alive = find_alive(r, v.leader);
+    v.alive = cap_alive(r, find_alive(r, v.leader));
     v.gangs = gangs_used(r);
     v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
     v.loss = v.pick == NT_NO_ARM ? INFINITY : find_loss(r, v.pick);
@@ -305,40 +353,18 @@ static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
     return r->runners[arm].alive && c->weight < target_weight(r, arm) ? r->config.block_samples : 0;
 }
 
-struct place {
-    double boost, prior;
-    uint32_t arm;
-};
-
-static int by_place(const void *a, const void *b)
-{
-    const struct place *x = a, *y = b;
-    if (x->boost != y->boost) {
-        return x->boost > y->boost ? -1 : 1;
-    }
-    if (x->prior != y->prior) {
-        return x->prior < y->prior ? -1 : 1;
-    }
-    return x->arm < y->arm ? -1 : 1;
-}
-
 /* First looks go by boost and prior, shuffled within each stretch between two default blocks. */
 static void order_by_prior(struct nt_race *r, struct lane *l)
 {
     uint32_t stretch = r->config.default_every - 1;
-    struct place *places = malloc((l->n + 1) * sizeof(*places));
-    if (places == NULL) {
-        return; /* any order will do */
-    }
     for (uint32_t i = 0; i < l->n; i++) {
         const struct runner *u = &r->runners[l->queue[i]];
-        places[i] = (struct place){u->boost, u->prior, l->queue[i]};
+        r->places[i] = (struct place){u->boost, u->prior, l->queue[i]};
     }
-    qsort(places, l->n, sizeof(*places), by_place);
+    qsort(r->places, l->n, sizeof(*r->places), by_place);
     for (uint32_t i = 0; i < l->n; i++) {
-        l->queue[i] = places[i].arm;
+        l->queue[i] = r->places[i].arm;
     }
-    free(places);
     for (uint32_t i = 0; i < l->n; i += stretch) {
         nt_rng_shuffle(&r->rng, l->queue + i, l->n - i < stretch ? l->n - i : stretch);
     }

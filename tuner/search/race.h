@@ -39,6 +39,8 @@ struct nt_race_config {
     uint32_t min_gangs;     /* before arms in contention are decided */
     uint32_t max_gangs;     /* at most NT_RACE_MAX_GANGS */
     uint32_t max_blocks;    /* full blocks per arm and gang */
+    uint32_t contenders;    /* arms that go on from the looks; half as many into the second gang, a
+                               third into the third, … at least 3 */
     uint64_t seed;
 };
 extern const struct nt_race_config nt_race_defaults; /* seed and sds are the caller's to set */
