@@ -1,3 +1,5 @@
 /* commands - one row a subcommand, each in its own cmd_<name>.c; main.c holds the table. */
 #pragma once
 #include "tuner/base/cli.h"
+
+extern const struct nt_command nt_cmd_import;

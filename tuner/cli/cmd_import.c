@@ -1,0 +1,177 @@
+/* nccltune import: other people's measurements. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schema/vocab.h"
+#include "tuner/cli/commands.h"
+#include "tuner/import/table.h"
+
+enum { MAX_FILES = 256 };
+
+struct import_args {
+    const char *format, *place;
+    bool across;
+};
+
+static const char *const formats[] = {"text", "json", "csv", NULL};
+static const char *const places[] = {"out", "in", NULL};
+static const struct import_args import_defaults = {.format = "text", .place = "out"};
+
+static const struct nt_opt import_opts[] = {
+    {.name = "format",
+     .letter = 'f',
+     .type = NT_O_STR,
+     .offset = offsetof(struct import_args, format),
+     .arg = "FORMAT",
+     .help = "text (default), json, or csv (verdicts only)",
+     .choices = formats},
+    {.name = "place",
+     .type = NT_O_STR,
+     .offset = offsetof(struct import_args, place),
+     .arg = "out|in",
+     .help = "which placement to compare: out of place (default) or in place",
+     .choices = places},
+    NT_OPT(NT_O_FLAG, import_args, across, "across", 0, NULL,
+           "compare across launch shapes, versions and machines, and say so"),
+    {0}};
+
+struct output {
+    struct nt_buf text;
+    json_t *files, *tables;
+};
+
+static int verdicts(const struct import_args *o, struct nt_table *t, struct output *out,
+                    struct nt_err *err)
+{
+    struct nt_verdicts v = {0};
+    int rc = nt_table_decide(t, &v, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (strcmp(o->format, "json") == 0) {
+        (void)json_array_append_new(out->tables, nt_verdicts_json(t, &v));
+    } else if (strcmp(o->format, "csv") == 0) {
+        nt_verdicts_csv(t, &v, &out->text);
+    } else {
+        nt_verdicts_text(t, &v, &out->text);
+    }
+    nt_verdicts_done(&v);
+    return 0;
+}
+
+static int import_tables(const struct import_args *o, unsigned n, char **paths, struct output *out,
+                         struct nt_err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        struct nt_buf text;
+        struct nt_table *t = NULL;
+        nt_buf_init(&text, NT_IMP_MAX_BYTES);
+        rc = nt_buf_read_file(&text, paths[i], err);
+        if (rc == 0) {
+            rc = nt_table_read(paths[i], nt_buf_str(&text), text.len, &t, err);
+        }
+        if (rc == 0) {
+            rc = verdicts(o, t, out, err);
+        }
+        nt_table_free(t);
+        nt_buf_done(&text);
+    }
+    return rc;
+}
+
+static int import_runs(const struct import_args *o, unsigned n, char **paths, struct output *out,
+                       struct nt_err *err)
+{
+    struct nt_imp_file *files[MAX_FILES] = {0};
+    char labels[MAX_FILES][128];
+    const char *label_of[MAX_FILES];
+    struct nt_compare_opts compare = {
+        .place = strcmp(o->place, "in") == 0 ? NT_IN_PLACE : NT_OUT_OF_PLACE, .across = o->across};
+    struct nt_table *t = NULL;
+    size_t usable = 0;
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        struct nt_buf text;
+        nt_buf_init(&text, NT_IMP_MAX_BYTES);
+        rc = nt_buf_read_file(&text, paths[i], err);
+        if (rc == 0) {
+            rc = nt_imp_read(paths[i], nt_buf_str(&text), text.len, &files[i], err);
+        }
+        if (rc == 0 && strcmp(o->format, "json") == 0) {
+            (void)json_array_append_new(out->files, nt_imp_json(files[i]));
+        } else if (rc == 0 && strcmp(o->format, "text") == 0) {
+            nt_imp_text(files[i], &out->text);
+        }
+        usable += rc == 0 ? nt_imp_usable_rows(files[i]) : 0;
+        label_of[i] = nt_label_of_file(paths[i], labels[i], sizeof(labels[i]));
+        nt_buf_done(&text);
+    }
+    if (rc == 0 && n > 1) {
+        rc = nt_table_from_files(files, label_of, n, &compare, &t, err);
+    }
+    if (rc == 0 && t != NULL) {
+        rc = verdicts(o, t, out, err);
+    }
+    if (rc == 0 && usable == 0) {
+        rc = nt_fail(err, NT_E_NO, 0, "no result that may be used");
+    }
+    for (unsigned i = 0; i < n; i++) {
+        nt_imp_free(files[i]);
+    }
+    nt_table_free(t);
+    return rc;
+}
+
+static int run_import(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    static const char *const kinds[] = {"nccl-tests", "table", NULL};
+    const struct import_args *o = opts;
+    struct output out = {.files = json_array(), .tables = json_array()};
+    int kind = nt_vocab_find(kinds, "kind of input", args[0], err);
+    int rc = kind < 0 ? kind : 0;
+    nt_buf_init(&out.text, (size_t)256 << 20);
+    if (rc == 0 && nargs - 1 > MAX_FILES) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "more than %d files", MAX_FILES);
+    }
+    if (rc == 0) {
+        rc = kind == 0 ? import_runs(o, nargs - 1, args + 1, &out, err)
+                       : import_tables(o, nargs - 1, args + 1, &out, err);
+    }
+    if (strcmp(o->format, "json") == 0 && (rc == 0 || rc == -NT_E_NO)) {
+        json_t *all = json_pack("{s:O, s:O}", "files", out.files, "tables", out.tables);
+        nt_json_dump(all, true, &out.text);
+        json_decref(all);
+    }
+    (void)fwrite(nt_buf_str(&out.text), 1, out.text.len, stdout);
+    json_decref(out.files);
+    json_decref(out.tables);
+    nt_buf_done(&out.text);
+    return rc;
+}
+
+const struct nt_command nt_cmd_import = {
+    .name = "import",
+    .summary = "read other people's measurements",
+    .args = "nccl-tests|table FILE...",
+    .min_args = 2,
+    .max_args = MAX_FILES + 1,
+    .opts = import_opts,
+    .defaults = &import_defaults,
+    .size = sizeof(struct import_args),
+    .run = run_import,
+    .details =
+        "nccl-tests reads the text output of nccl-tests and rccl-tests, every layout since 2019, "
+        "and "
+        "the JSON that -J writes. Several files are laid side by side: files that differ only in "
+        "\"-rep1\", \"-rep2\" are repeats of one setting. What differs in launch shape, library "
+        "version, machine or mode is not compared, unless --across is given, and never "
+        "silently.\n\n"
+        "table reads CSV tables of backend by size, in long form (a column backend) or wide form "
+        "(a "
+        "column for each backend), times or bandwidths.\n\n"
+        "For each size the winner, the second, the margin and a verdict are shown: winner, tie "
+        "(under 2 percent), no winner (repeats are known and too noisy), or gain not credible (it "
+        "rests on an outlier).",
+};
