@@ -153,24 +153,6 @@ size_t nt_pairs_needed(double effect, double sd, double alpha, double power, siz
     return 0;
 }
 
-/* Pulls one gang's values towards its median, to at most 4 robust standard deviations. x is
- * scratch-sorted by nt_median, so it gets copies. */
-static void pull_in(double *x, size_t n, double *scratch)
-{
-    double mid, limit;
-    for (size_t i = 0; i < n; i++) {
-        scratch[i] = x[i];
-    }
-    mid = nt_median(scratch, n);
-    for (size_t i = 0; i < n; i++) {
-        scratch[i] = fabs(x[i] - mid);
-    }
-    limit = 4.0 * 1.4826 * nt_median(scratch, n);
-    for (size_t i = 0; i < n && n > 2; i++) {
-        x[i] = fmin(fmax(x[i], mid - limit), mid + limit);
-    }
-}
-
 /* Sums of the one-way analysis of variance with unequal group sizes. */
 struct anova {
     double within, sum_n, sum_n2, sum_mean, sum_n_mean, sum_n_mean2;
@@ -189,25 +171,53 @@ static void anova_add(struct anova *a, const double *x, size_t n)
     a->groups++;
 }
 
+static size_t gather(double *x, const double *value, const uint32_t *gang, size_t n, uint32_t g)
+{
+    size_t k = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (gang[i] == g) {
+            x[k++] = value[i];
+        }
+    }
+    return k;
+}
+
+/* How far from its gang's median a block may lie: 4 robust sds over all gangs together, as one gang
+ * has too few blocks to tell. x: room for n. */
+static double stray_limit(const double *value, const uint32_t *gang, size_t n, uint32_t gangs,
+                          double *x, double *mid)
+{
+    size_t m = 0;
+    for (uint32_t g = 0; g < gangs; g++) {
+        mid[g] = nt_median(x, gather(x, value, gang, n, g));
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (gang[i] < gangs) {
+            x[m++] = fabs(value[i] - mid[gang[i]]);
+        }
+    }
+    return 4.0 * 1.4826 * nt_median(x, m);
+}
+
 int nt_noise_fit(const double *value, const uint32_t *gang, size_t n, uint32_t gangs,
                  struct nt_noise *ret, struct nt_err *err)
 {
-    double *x = malloc((2 * n + 1) * sizeof(*x));
+    double *x = malloc((n + gangs + 1) * sizeof(*x)), *mid = x + n;
     struct anova a = {0};
     struct nt_noise out = {0};
-    double groups, block_var = 0.0;
+    double groups, block_var = 0.0, limit;
     if (x == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "noise of %zu blocks", n);
     }
+    limit = stray_limit(value, gang, n, gangs, x, mid);
     for (uint32_t g = 0; g < gangs; g++) {
-        size_t k = 0;
-        for (size_t i = 0; i < n; i++) {
-            if (gang[i] == g) {
-                x[k++] = value[i];
+        size_t all = gather(x, value, gang, n, g), k = 0;
+        for (size_t i = 0; i < all; i++) {
+            if (all < 3 || fabs(x[i] - mid[g]) <= limit) {
+                x[k++] = x[i];
             }
         }
         if (k > 0) {
-            pull_in(x, k, x + n);
             anova_add(&a, x, k);
         }
     }

@@ -68,9 +68,9 @@ double nt_detectable(double sd, size_t n, double alpha, double power);
 size_t nt_pairs_needed(double effect, double sd, double alpha, double power, size_t max);
 
 /* Two-level noise of one case: value[i] is the log of a block's median, gang[i] (below gangs) where
- * it comes from. Values far outside (4 robust sd within their gang) are pulled in before. */
+ * it comes from. Blocks far outside (4 robust sd from their gang's median) are left out. */
 struct nt_noise {
-    size_t gangs, blocks; /* seen */
+    size_t gangs, blocks; /* used */
     double block_sd;      /* within a gang */
     double gang_sd;       /* between gangs, the blocks' share taken off; 0 if none is left */
     double mean;          /* over gangs */
