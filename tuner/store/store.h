@@ -272,6 +272,8 @@ struct nt_store_import {
     const char *sha256;     /* of its content: 64 hex digits */
     const char *kind;       /* "nccl-tests", "table" … */
     const char *provenance; /* JSON: versions, launch shape, GPUs … */
+    const char *setup; /* what must be equal for figures of two files to be compared (launch shape,
+                          versions, machine), as text; "": only within this file */
 };
 struct nt_store_measurement {
     const char *collective, *dtype, *place, *mode, *backend, *setting; /* "" where unknown */
@@ -316,7 +318,7 @@ NT_MUST_CHECK int nt_store_query(struct nt_store *s, const char *sql, const stru
                                  struct nt_err *err);
 
 struct nt_store_view {
-    const char *name, *help; /* one line */
+    const char *name, *sql, *help; /* sql: the whole of it; help: one line */
 };
 extern const struct nt_store_view nt_store_views[]; /* ended by a NULL name */
 /* The constant query of a documented view; an unknown name: NT_E_INVAL, names the nearest. */

@@ -1,0 +1,20 @@
+# cmake -DOUT=FILE.c "-DMIGRATIONS=a.sql;b.sql" -DMERGE=merge.sql -P embed_sql.cmake
+# SQL files as C arrays: what the program runs is what stands in the files, byte for byte.
+function(bytes file name)
+  file(READ ${file} hex HEX)
+  string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," hex "${hex}")
+  string(APPEND text "${linkage}const char ${name}[] = {${hex}0};\n")
+  set(text "${text}" PARENT_SCOPE)
+endfunction()
+
+set(text "#include \"tuner/store/migrate.h\"\n\n#include <stddef.h>\n\n")
+set(rows "")
+set(linkage "static ")
+foreach(file IN LISTS MIGRATIONS)
+  get_filename_component(name ${file} NAME_WE)
+  bytes(${file} sql_${name})
+  string(APPEND rows "    {\"${name}\", sql_${name}},\n")
+endforeach()
+set(linkage "")
+bytes(${MERGE} nt_merge_sql)
+file(WRITE ${OUT} "${text}\nconst struct nt_migration nt_migrations[] = {\n${rows}    {NULL, NULL}};\n")

@@ -1,0 +1,100 @@
+/* Two databases into one: the SQL of schema/sql/merge.sql between an attached file and ours. */
+#include "tuner/store/db.h"
+
+#include <string.h>
+
+#define COUNTS                                                                                     \
+    "SELECT (SELECT count(*) FROM job), (SELECT count(*) FROM trial),"                             \
+    " (SELECT count(*) FROM measurement), (SELECT count(*) FROM profile)"
+#define DROP_MAPS                                                                                  \
+    "DROP TABLE temp.m_topology; DROP TABLE temp.m_host; DROP TABLE temp.m_stack;"                 \
+    "DROP TABLE temp.m_setting; DROP TABLE temp.m_executed; DROP TABLE temp.m_cases;"              \
+    "DROP TABLE temp.m_conflict; DROP TABLE temp.m_job; DROP TABLE temp.m_import"
+
+static int numbers(struct nt_store *s, const char *sql, uint64_t *ret, int n, struct nt_err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = 0;
+    if (sqlite3_prepare_v2(s->db, sql, -1, &st, NULL) != SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_ROW) {
+        rc = nt_db_fail(s, err, NULL);
+    }
+    for (int i = 0; rc == 0 && i < n; i++) {
+        ret[i] = nt_db_u64(st, i);
+    }
+    (void)sqlite3_finalize(st);
+    return rc;
+}
+
+static int attach(struct nt_store *s, const char *path, struct nt_err *err)
+{
+    char *uri = nt_db_uri(path, nt_db_immutable(path) ? "mode=ro&immutable=1" : "mode=ro");
+    sqlite3_stmt *st = NULL;
+    int rc = 0;
+    if (uri == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "database %s: out of memory", path);
+    }
+    if (sqlite3_prepare_v2(s->db, "ATTACH ?1 AS src", -1, &st, NULL) != SQLITE_OK ||
+        sqlite3_bind_text(st, 1, uri, -1, SQLITE_STATIC) != SQLITE_OK ||
+        sqlite3_step(st) != SQLITE_DONE) {
+        rc = nt_db_fail(s, err, path);
+    }
+    (void)sqlite3_finalize(st);
+    sqlite3_free(uri);
+    return rc;
+}
+
+static int merge(struct nt_store *s, struct nt_store_merged *ret, struct nt_err *err)
+{
+    uint64_t before[4] = {0}, after[4] = {0}, conflicts = 0;
+    int rc = numbers(s, COUNTS, before, 4, err);
+    if (rc == 0) {
+        rc = nt_db_exec(s, nt_merge_sql, err);
+    }
+    if (rc == 0) {
+        rc = numbers(s, COUNTS, after, 4, err);
+    }
+    if (rc == 0) {
+        rc = numbers(s, "SELECT count(*) FROM temp.m_conflict", &conflicts, 1, err);
+    }
+    if (rc == 0) {
+        rc = nt_db_exec(s, DROP_MAPS, err);
+    }
+    if (rc == 0) {
+        *ret = (struct nt_store_merged){.jobs = after[0] - before[0],
+                                        .trials = after[1] - before[1],
+                                        .measurements = after[2] - before[2],
+                                        .profiles = after[3] - before[3],
+                                        .conflicts = conflicts};
+    }
+    return rc;
+}
+
+int nt_store_merge(struct nt_store *s, const char *src_path, struct nt_store_merged *ret,
+                   struct nt_err *err)
+{
+    struct nt_store *src = NULL;
+    struct nt_store_merged merged = {0};
+    int rc;
+    if (s->in_transaction) {
+        return nt_fail(err, NT_E_BUG, 0, "a merge inside a transaction");
+    }
+    /* Opened once for its checks: is it ours, of this version, whole. */
+    rc = nt_store_open(src_path, NT_STORE_READ, &src, err);
+    nt_store_close(src);
+    if (rc == 0) {
+        rc = attach(s, src_path, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    rc = nt_store_begin(s, err);
+    if (rc == 0) {
+        rc = nt_store_end(s, merge(s, &merged, err), err);
+    }
+    (void)sqlite3_exec(s->db, "DETACH src", NULL, NULL, NULL);
+    if (rc == 0) {
+        *ret = merged;
+    }
+    return rc;
+}
