@@ -80,6 +80,11 @@ struct nt_tunable {
     const char *source;       /* NCCL source file that reads it */
 };
 
+/* NCCL's own spellings, as NCCL_ALGO and NCCL_PROTO take them in any case; by enum. */
+extern const char *const nt_nccl_functions[NT_TUNER_COLLS + 1]; /* "Broadcast" … */
+extern const char *const nt_nccl_algos[NT_ALGO_COUNT + 1];
+extern const char *const nt_nccl_protos[NT_PROTO_COUNT + 1];
+
 extern const struct nt_tunable nt_tunables[]; /* sorted by name, then since */
 extern const size_t nt_tunables_count;
 

@@ -168,11 +168,11 @@ struct grammar {
     int count;
 };
 
-static const char *const algo_words[] = {
-    "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
-static const char *const proto_words[] = {"LL", "LL128", "Simple"};
-static const char *const function_words[NT_TUNER_COLLS] = {"Broadcast", "Reduce", "AllGather",
+const char *const nt_nccl_functions[NT_TUNER_COLLS + 1] = {"Broadcast", "Reduce", "AllGather",
                                                            "ReduceScatter", "AllReduce"};
+const char *const nt_nccl_algos[NT_ALGO_COUNT + 1] = {
+    "Tree", "Ring", "CollNetDirect", "CollNetChain", "NVLS", "NVLSTree", "PAT"};
+const char *const nt_nccl_protos[NT_PROTO_COUNT + 1] = {"LL", "LL128", "Simple"};
 
 static int same_word(const char *const *words, int n, const char *tok, size_t len)
 {
@@ -191,20 +191,23 @@ static uint16_t list_mask(const struct grammar *g, const char *list, size_t len,
     const char *end = list + len, *tok;
     size_t n;
     bool inverted = len > 0 && list[0] == '^';
-    uint16_t mask = 0;
+    unsigned mask = 0;
 
     *unknown = NULL;
     list += inverted;
     while (token(&list, end, ',', &tok, &n)) {
         int e = same_word(g->names, g->count, tok, n);
         if (e >= 0) {
-            mask = (uint16_t)(mask | 1U << e);
+            mask |= 1U << e;
         } else if (*unknown == NULL) {
             *unknown = tok;
             *unknown_len = n;
         }
     }
-    return inverted ? (uint16_t)(~mask & ((1U << g->count) - 1)) : mask;
+    if (inverted) {
+        mask ^= (1U << g->count) - 1U;
+    }
+    return (uint16_t)(mask & UINT16_MAX);
 }
 
 /* NCCL 2.24 and later: [function:]list;… Every entry rewrites the whole row of its function. */
@@ -223,7 +226,7 @@ static void take_entries(const struct grammar *g, const char *value, struct nt_t
             return;
         }
         if (token(&in, entry + len, ':', &list, &list_len)) {
-            f = same_word(function_words, NT_TUNER_COLLS, first, first_len);
+            f = same_word(nt_nccl_functions, NT_TUNER_COLLS, first, first_len);
             if (f < 0) {
                 say(r, NT_TAKE_FAILS, "unknown function '%.*s': communicators fail",
                     (int)(first_len > 40 ? 40 : first_len), first);
@@ -281,9 +284,9 @@ static void take_list(const struct nt_tunable *t, const char *value, unsigned ve
         [NT_ALL_REDUCE] = (1U << NT_PAT) - 1,
     };
     bool algos = t->type == NT_T_ALGOS;
-    struct grammar g = {algos ? algo_words : proto_words, !algos               ? NT_PROTO_COUNT
-                                                          : version >= HAS_PAT ? NT_ALGO_COUNT
-                                                                               : NT_PAT};
+    struct grammar g = {algos ? nt_nccl_algos : nt_nccl_protos, !algos ? NT_PROTO_COUNT
+                                                                : version >= HAS_PAT ? NT_ALGO_COUNT
+                                                                                     : NT_PAT};
 
     for (int c = 0; c < NT_TUNER_COLLS; c++) {
         r->mask[c] = (uint16_t)((1U << g.count) - 1);
