@@ -130,7 +130,7 @@ uint64_t nt_receipt_row_unavailable(const void *data, uint32_t row)
 
 struct nt_receipt_class nt_receipt_class(const void *data, unsigned coll, unsigned class)
 {
-    const uint8_t *p = (const uint8_t *)data + nt_receipt_at_class(coll, class);
+    const uint8_t *p = (const uint8_t *)data + nt_receipt_at_class(coll, class, NT_FATE_SERVED);
     return (struct nt_receipt_class){load64(p), load64(p + 8), load64(p + 16)};
 }
 

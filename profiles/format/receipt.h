@@ -58,8 +58,8 @@ enum nt_receipt_at {
     NT_RECEIPT_AT_COMMS = 2048,
     /* per row, 16 bytes: u64 calls it was applied to, u64 calls where NCCL had no such cell */
     NT_RECEIPT_AT_ROWS = NT_RECEIPT_AT_COMMS + NT_RECEIPT_COMMS * 64,
-    /* per collective and size class, 32 bytes: u64 calls NCCL asked about, u64 served by a row, u64
-     * left alone as part of a group, spare */
+    /* per collective and size class, 32 bytes: u64 calls served by a row, u64 left alone because no
+     * row is for them or NCCL had no such cell, u64 left alone as part of a group, spare */
     NT_RECEIPT_AT_CLASSES = NT_RECEIPT_AT_ROWS + NT_TABLE_MAX_ROWS * 16,
     /* per collective, size class and cell, 24 bytes: u64 eager, u64 captured, u32 fewest channels,
      * u32 most channels (0: not told) */
@@ -102,7 +102,7 @@ struct nt_receipt_name {
     enum nt_receipt_told told;
 };
 struct nt_receipt_class {
-    uint64_t asked, served, grouped;
+    uint64_t served, left, grouped;
 };
 struct nt_receipt_executed {
     uint64_t eager, captured;
@@ -160,7 +160,8 @@ static inline size_t nt_receipt_at_row(uint32_t row)
 {
     return NT_RECEIPT_AT_ROWS + (size_t)row * 16;
 }
-static inline size_t nt_receipt_at_class(unsigned coll, unsigned class)
+enum nt_receipt_fate { NT_FATE_SERVED, NT_FATE_LEFT, NT_FATE_GROUPED };
+static inline size_t nt_receipt_at_class(unsigned coll, unsigned class, enum nt_receipt_fate fate)
 {
-    return NT_RECEIPT_AT_CLASSES + ((size_t)coll * NT_CLASS_COUNT + class) * 32;
+    return NT_RECEIPT_AT_CLASSES + ((size_t)coll * NT_CLASS_COUNT + class) * 32 + (size_t)fate * 8;
 }
