@@ -264,7 +264,6 @@ static void note_shm_names(struct nt_gang *g)
 
 static void signal_all(struct nt_gang *g, int signum)
 {
-    note_shm_names(g);
     if (g->launch != NULL) {
         g->launcher->signal(g->launch, signum);
     }
@@ -277,6 +276,9 @@ static void on_timer(uv_timer_t *t)
 
 static void act(struct nt_gang *g, unsigned acts)
 {
+    if (acts & (NT_GF_DO_READY | NT_GF_DO_QUIT | NT_GF_DO_TERM | NT_GF_DO_KILL)) {
+        note_shm_names(g); /* before a word that may end a rank */
+    }
     if (acts & NT_GF_DO_UID) {
         say(g, 0, &(struct nt_msg){.type = NT_MSG_UID});
     }
@@ -301,7 +303,6 @@ static void act(struct nt_gang *g, unsigned acts)
         (void)uv_timer_stop(&g->timer);
     }
     if (acts & NT_GF_DO_READY) {
-        note_shm_names(g);
         g->events.on_ready(g->events.data, g, g->hello, g->ready);
     }
     if (acts & NT_GF_DO_ANSWER) {
@@ -368,6 +369,7 @@ static void heard_ready(struct conn *c, struct nt_msg *m)
     struct nt_gang *g = c->gang;
 
     if (g->fsm.state == NT_GF_INIT && !g->fsm.has_answered[c->rank]) {
+        nt_shm_names_read(&g->shm, g->launcher->pid(g->launch, (unsigned)c->rank));
         g->ready[c->rank] = m->ready; /* with its texts */
         m->ready = (struct nt_ready){0};
         event(g, NT_GF_EV_READY, (unsigned)c->rank, 0);
