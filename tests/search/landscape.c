@@ -32,7 +32,7 @@ static double draw_effect(struct nt_rng *rng, enum shape shape, uint32_t arm, ui
 
 void landscape_init(struct landscape *l, enum shape shape, uint32_t arms, uint64_t seed)
 {
-    *l = (struct landscape){.arms = arms, .start_cost = 0.0};
+    *l = (struct landscape){.arms = arms};
     nt_rng_seed(&l->rng, nt_mix(seed, 77));
     l->block_sd = between(&l->rng, 0.01, 0.06);
     l->gang_sd = between(&l->rng, 0.02, 0.05);
@@ -58,13 +58,13 @@ double landscape_block(struct landscape *l, uint32_t gang, uint32_t arm, double 
     double y = 11.0 + l->effect[arm] + l->gang_sd * l->level[gang] +
                l->interaction_sd * l->interaction[arm][gang] + l->drift * t / 100.0 +
                (t >= 20.0 ? l->step : 0.0) + l->block_sd / sqrt(share) * nt_rng_normal(&l->rng);
-    l->cost += share * exp(l->effect[arm]) + (t == 0.0 ? l->start_cost : 0.0);
+    l->cost += share * exp(l->effect[arm]);
     return nt_rng_unit(&l->rng) < l->stray ? y + log(10.0) : y;
 }
 
 double landscape_grid_cost(const struct landscape *l)
 {
-    double cost = 4.0 * l->start_cost;
+    double cost = 0.0;
     for (uint32_t i = 0; i < l->arms; i++) {
         cost += 20.0 * exp(l->effect[i]);
     }

@@ -19,10 +19,9 @@ struct landscape {
     double effect[MAX_ARMS]; /* log(arm / default), the truth; [0] is 0 */
     double prior[MAX_ARMS];  /* what NCCL would have estimated */
     double block_sd, gang_sd, interaction_sd;
-    double drift;      /* log units over 100 blocks of a gang; negative: gets faster */
-    double step;       /* log units: a jump in the middle of 40 blocks */
-    double stray;      /* share of blocks that are 10 times slower */
-    double start_cost; /* of a gang, in full blocks of the default */
+    double drift; /* log units over 100 blocks of a gang; negative: gets faster */
+    double step;  /* log units: a jump in the middle of 40 blocks */
+    double stray; /* share of blocks that are 10 times slower */
     double level[MAX_GANGS], interaction[MAX_ARMS][MAX_GANGS];
     uint32_t blocks[MAX_GANGS]; /* drawn so far */
     double cost;                /* so far, in full blocks of the default */

@@ -132,14 +132,32 @@ void fit_fail(struct fit *f, uint32_t arm)
 
 /* ---- the level of a gang ---- */
 
-/* Sets aside the gang's blocks far from mid; returns how many are left. */
-static size_t mark_far(const struct fit *f, struct fit_gang *g, double mid)
+/* What a gang's k-th default block is judged by: its neighbours in time, as the level may move; in
+ * a gang of few, what all gangs' blocks say. */
+static double mark_mid(const struct fit_gang *g, size_t k, double mid_of_all)
+{
+    enum { WINDOW = 5 };
+    double near[WINDOW];
+    size_t from = k < WINDOW / 2 ? 0 : k - WINDOW / 2;
+    if (g->n_marks < WINDOW) {
+        return mid_of_all;
+    }
+    from = from + WINDOW > g->n_marks ? g->n_marks - WINDOW : from;
+    for (size_t i = 0; i < WINDOW; i++) {
+        near[i] = g->marks[from + i].y;
+    }
+    return lower_median(near, WINDOW);
+}
+
+/* Sets strays aside; returns how many blocks are left. */
+static size_t mark_far(const struct fit *f, struct fit_gang *g, double mid_of_all)
 {
     size_t left = 0;
     for (size_t k = 0; k < g->n_marks; k++) {
         struct fit_mark *m = &g->marks[k];
         double sd = sqrt(f->block_var / m->weight + f->gang_var);
-        m->stray = fabs(m->y - mid) > fmax(stray_sd * sd, stray_mark_least);
+        double off = fabs(m->y - mark_mid(g, k, mid_of_all));
+        m->stray = off > fmax(stray_sd * sd, stray_mark_least);
         left += !m->stray;
     }
     return left;

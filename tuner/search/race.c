@@ -14,7 +14,7 @@ const struct nt_race_config nt_race_defaults = {
     .z_drop = 3.0,
     .tie = 0.005,
     .slack = 0.01,
-    .z_stop = 1.64,
+    .z_stop = 2.0,
     .block_sd = 0.03,
     .gang_sd = 0.03,
     .block_samples = 20,
@@ -74,7 +74,7 @@ static int check_config(const struct nt_race_config *c, uint32_t n, struct nt_er
 /* Not measured by the preflight: about half of what gangs differ by, within what was ever seen. */
 static double interaction_sd(const struct nt_race_config *c)
 {
-    return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.4 * c->gang_sd, 0.004), 0.015);
+    return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.02);
 }
 
 int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
@@ -247,18 +247,26 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive)
     return r->runners[0].alive + (n < cap ? n : cap);
 }
 
+/* Is the arm as good as the leader? The default is while what it seems to lose is below the margin
+ * and may be chance: it needs no proof. */
+static bool is_tied(const struct nt_race *r, uint32_t arm, uint32_t leader)
+{
+    double se, d = fit_difference(&r->fit, arm, leader, &se);
+    if (arm == 0 && d <= log1p(r->config.margin) && d <= r->config.z_stop * se) {
+        return true;
+    }
+    return d <= log1p(r->config.tie);
+}
+
 static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
 {
-    const double tie = log1p(r->config.tie);
     uint32_t pick = leader, enough = r->config.min_gangs;
-    double se;
     if (leader == NT_NO_ARM) {
         return 0;
     }
     enough = r->fit.arms[leader].gangs < enough ? r->fit.arms[leader].gangs : enough;
     for (uint32_t i = 0; i < r->n; i++) {
-        if (!r->runners[i].alive || r->fit.arms[i].gangs < enough ||
-            !(fit_difference(&r->fit, i, leader, &se) <= tie)) {
+        if (!r->runners[i].alive || r->fit.arms[i].gangs < enough || !is_tied(r, i, leader)) {
             continue;
         }
         if (i == 0) {
