@@ -1,0 +1,23 @@
+/*
+ * kernels - the only CUDA C++ of the project, as C functions that launch. Each returns a
+ * cudaError_t.
+ */
+#pragma once
+#include "probes/nccl/dev.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { NT_PRODUCT_SIZE = 1024 }; /* rows and columns of the busy matrices, fp32 */
+
+int nt_kernel_fill(struct CUstream_st *s, void *buf, uint64_t count, const struct nt_pattern *p);
+int nt_kernel_compare(struct CUstream_st *s, const void *buf, uint64_t count,
+                      const struct nt_pattern *p, unsigned long long *differing);
+int nt_kernel_tick(struct CUstream_st *s, unsigned *counter);
+/* c = a × b, all NT_PRODUCT_SIZE squared. */
+int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,529 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "probes/nccl/probe.h"
+#include "tuner/base/rng.h"
+
+/* BASE_RUNS: repetitions of what is taken off, of which the median counts. READBACK_WAIT_MS: NCCL's
+ * own threads may bring the event after the stream is done. */
+enum { BASE_RUNS = 9, READBACK_WAIT_MS = 200, EAGER_CHECKS = 2, DEADLINE_MS = 60000 };
+
+/* What a rank found, said when they meet: the largest is everybody's. */
+enum vote { VOTE_GO, VOTE_TOO_SLOW, VOTE_WRONG, VOTE_UNAVAILABLE };
+
+struct trial {
+    struct nt_probe *p;
+    const struct nt_measure *m;
+    struct nt_result *r;
+    struct nt_plan plan;
+    struct nt_slots slots;
+    unsigned group; /* NCCL calls in one ncclGroup */
+    unsigned inner; /* groups in one iteration */
+    bool closing;   /* a 4-byte all_reduce follows each group */
+    unsigned next;  /* the slot where the next iteration begins */
+    uint64_t deadline_ns;
+    uint64_t base_ns; /* taken off an iteration */
+    struct CUgraphExec_st *graph, *empty;
+};
+
+static int meet(struct trial *t, enum vote vote, enum vote *ret_worst, struct nt_err *err)
+{
+    uint32_t worst = 0;
+    int rc = nt_probe_meet(t->p, vote, t->deadline_ns, &worst, err);
+    if (rc == 0) {
+        *ret_worst = (enum vote)worst;
+    }
+    return rc;
+}
+
+/* One group of calls on the slots from `slot` on. */
+static int put_group(struct trial *t, unsigned slot, struct nt_err *err)
+{
+    const struct nt_nccl *n = &t->p->nccl;
+    int rc = 0;
+    if (t->group > 1) {
+        rc = nt_nccl_check(n, t->p->comm, t->p->rank, n->GroupStart(), "group start", err);
+    }
+    for (unsigned i = 0; rc == 0 && i < t->group; i++) {
+        rc = nt_plan_issue(&t->plan, n, t->p->comm, t->p->stream, nt_slot_in(&t->slots, slot + i),
+                           nt_slot_out(&t->slots, slot + i), err);
+    }
+    if (t->group > 1) {
+        int ended = n->GroupEnd();
+        if (rc == 0) {
+            rc = nt_nccl_check(n, t->p->comm, t->p->rank, ended, nt_coll_names[t->plan.cs.coll],
+                               err);
+        }
+    }
+    return rc;
+}
+
+/* What an iteration consists of. Without `calls` it is what is taken off. In a graph each group is
+ * followed by a small kernel that depends on it, as in a model's step. */
+static int put_iteration(struct trial *t, unsigned slot, unsigned groups, bool calls,
+                         struct nt_err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < groups; i++) {
+        if (calls) {
+            rc = put_group(t, slot + i * t->group, err);
+        }
+        if (rc == 0 && t->closing) {
+            rc = nt_probe_small_reduce(t->p, err);
+        }
+        if (rc == 0 && t->m->cs.mode == NT_GRAPH) {
+            rc = nt_dev_tick(t->p->dev, t->p->stream, err);
+        }
+    }
+    return rc;
+}
+
+static int capture(struct trial *t, unsigned groups, bool calls, struct CUgraphExec_st **ret,
+                   struct nt_err *err)
+{
+    struct CUgraphExec_st *g = NULL;
+    int ended, rc = nt_capture_begin(t->p->stream, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = put_iteration(t, 0, groups, calls, err);
+    ended = nt_capture_end(t->p->stream, &g, rc == 0 ? err : NULL);
+    rc = rc == 0 ? ended : rc;
+    if (rc != 0) {
+        nt_graph_free(g);
+        return rc;
+    }
+    *ret = g;
+    return 0;
+}
+
+/* Eager and graph: the host's clock from the release of the barrier until the stream is done, the
+ * same moment of start on every rank. Device events would leave out the rank's own launch, and with
+ * it how late it makes the others. */
+static int run_eager(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_err *err)
+{
+    uint64_t begin = nt_now_ns();
+    int rc = put_iteration(t, t->next, 1, calls, err);
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    *ret_ns = nt_now_ns() - begin;
+    return rc;
+}
+
+static int run_graph(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_err *err)
+{
+    uint64_t begin = nt_now_ns();
+    int rc = nt_graph_launch(calls ? t->graph : t->empty, t->p->stream, err);
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    *ret_ns = nt_now_ns() - begin;
+    return rc;
+}
+
+/* Back to back: the device's own events, as the launches hide behind the calls before them. */
+static int run_stream(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_err *err)
+{
+    struct CUevent_st *from = NULL, *to = NULL;
+    int rc = nt_event_open(&from, err);
+    if (rc == 0) {
+        rc = nt_event_open(&to, err);
+    }
+    if (rc == 0) {
+        rc = nt_event_record(from, t->p->stream, err);
+    }
+    if (rc == 0) {
+        rc = put_iteration(t, t->next, t->inner, calls, err);
+    }
+    if (rc == 0) {
+        rc = nt_event_record(to, t->p->stream, err);
+    }
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    if (rc == 0) {
+        rc = nt_event_between_ns(from, to, ret_ns, err);
+    }
+    nt_event_close(from);
+    nt_event_close(to);
+    return rc;
+}
+
+static int (*const run_mode[NT_MODE_COUNT])(struct trial *t, bool calls, uint64_t *ret_ns,
+                                            struct nt_err *err) = {
+    [NT_EAGER] = run_eager, [NT_STREAM] = run_stream, [NT_GRAPH] = run_graph};
+
+/* The first call connects the algorithm, and shows the tuner what NCCL allows. */
+static int first_call(struct trial *t, enum vote *ret_worst, struct nt_err *err)
+{
+    const struct nt_call *call = &t->m->call;
+    struct nt_tuner_seen seen;
+    bool *used = &t->p->used[t->plan.cs.coll][call->algo + 1][call->proto + 1];
+    bool asked = call->algo >= 0 || call->channels > 0 || call->chunk_bytes > 0;
+    const char *why = NULL;
+    uint64_t begin = nt_now_ns();
+    int rc = put_group(t, 0, err);
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    if (!*used) {
+        t->r->connect_ns = nt_now_ns() - begin;
+        *used = true;
+    }
+    nt_tuner_seen(&seen);
+    if (asked && !seen.consulted) {
+        why = "NCCL did not ask this program's tuner, so nothing can be asked of it";
+    } else if (seen.unavailable) {
+        why = "NCCL marks the cell unavailable";
+    } else if (call->chunk_bytes > 0 && nt_tuner_version() < 6) {
+        why = "a chunk size can be asked of NCCL 2.30.3 and later";
+    }
+    rc = meet(t, why != NULL ? VOTE_UNAVAILABLE : VOTE_GO, ret_worst, err);
+    if (rc == 0 && *ret_worst == VOTE_UNAVAILABLE) {
+        t->r->status = NT_ST_UNAVAILABLE;
+        (void)snprintf(t->r->error, sizeof(t->r->error), "%s",
+                       why != NULL ? why : "unavailable on another rank");
+    }
+    return rc;
+}
+
+/* One untimed call with NCCL's profiler on. For a graph the event comes at capture or at replay,
+ * depending on whether the call has proxy operations: the first one that comes is it. The graph is
+ * of its own, because events of a capture made with the profiler on never stop. */
+static int read_back(struct trial *t, struct nt_err *err)
+{
+    bool by_graph = t->m->cs.mode == NT_GRAPH, tuned = t->plan.cs.coll < NT_TUNER_COLLS;
+    struct CUgraphExec_st *g = NULL;
+    int rc;
+    nt_profiler_on();
+    if (by_graph) {
+        rc = capture(t, 1, true, &g, err);
+        if (rc == 0) {
+            rc = nt_graph_launch(g, t->p->stream, err);
+        }
+    } else {
+        rc = put_group(t, 0, err);
+    }
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    if (rc == 0 && tuned) {
+        (void)nt_profiler_executed(READBACK_WAIT_MS, &t->r->executed);
+    }
+    nt_profiler_off();
+    nt_graph_free(g);
+    return rc;
+}
+
+static uint32_t salt_of(const struct trial *t, unsigned round, unsigned slot)
+{
+    return (uint32_t)nt_mix(nt_mix(t->m->id, round), slot);
+}
+
+static int run_checked(struct trial *t, unsigned groups, struct nt_err *err)
+{
+    struct CUgraphExec_st *own = NULL;
+    int rc;
+    if (t->m->cs.mode != NT_GRAPH) {
+        rc = put_iteration(t, 0, groups, true, err);
+    } else if (groups == t->inner) {
+        rc = nt_graph_launch(t->graph, t->p->stream, err);
+    } else {
+        rc = capture(t, groups, true, &own, err);
+        if (rc == 0) {
+            rc = nt_graph_launch(own, t->p->stream, err);
+        }
+    }
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    nt_graph_free(own);
+    return rc;
+}
+
+/* The gate: the whole of every buffer that an iteration of this mode uses. A call that adds in
+ * place can use a buffer only once. */
+static int verify(struct trial *t, unsigned round, enum vote *ret_worst, struct nt_err *err)
+{
+    unsigned groups = t->m->cs.mode == NT_EAGER ? EAGER_CHECKS : t->inner, most, slots;
+    uint64_t wrong = 0;
+    int rc = 0;
+    most = t->slots.count / t->group;
+    if (!nt_plan_repeats(&t->plan) && groups > most) {
+        groups = most;
+    }
+    slots = groups * t->group < t->slots.count ? groups * t->group : t->slots.count;
+    for (unsigned s = 0; rc == 0 && s < slots; s++) {
+        rc = nt_verify_prepare(t->p, &t->plan, &t->slots, s, salt_of(t, round, s), err);
+    }
+    if (rc == 0) {
+        rc = run_checked(t, groups, err);
+    }
+    for (unsigned s = 0; rc == 0 && s < slots; s++) {
+        rc = nt_verify_compare(t->p, &t->plan, &t->slots, s, salt_of(t, round, s), err);
+    }
+    if (rc == 0) {
+        rc = nt_dev_differing(t->p->dev, t->p->stream, &wrong, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    t->r->wrong += wrong;
+    rc = meet(t, wrong > 0 ? VOTE_WRONG : VOTE_GO, ret_worst, err);
+    if (rc == 0 && *ret_worst == VOTE_WRONG) {
+        t->r->status = NT_ST_WRONG;
+        (void)snprintf(t->r->error, sizeof(t->r->error), "%s",
+                       wrong > 0 ? "data or the memory beside it is wrong"
+                                 : "wrong on another rank");
+    }
+    return rc;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static int closings(struct trial *t, unsigned count, uint64_t *ret_ns, struct nt_err *err)
+{
+    uint64_t begin = nt_now_ns();
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < count; i++) {
+        rc = nt_probe_small_reduce(t->p, err);
+    }
+    if (rc == 0) {
+        rc = nt_stream_sync(t->p->stream, err);
+    }
+    *ret_ns = nt_now_ns() - begin;
+    return rc;
+}
+
+/* Median of what `count` closing barriers (0: an iteration without its calls) take. */
+static int median(struct trial *t, unsigned count, uint64_t *ret_ns, struct nt_err *err)
+{
+    uint64_t ns[BASE_RUNS] = {0};
+    enum vote worst;
+    for (unsigned i = 0; i < BASE_RUNS; i++) {
+        int rc = meet(t, VOTE_GO, &worst, err);
+        if (rc == 0) {
+            rc = count > 0 ? closings(t, count, &ns[i], err)
+                           : run_mode[t->m->cs.mode](t, false, &ns[i], err);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    qsort(ns, BASE_RUNS, sizeof(ns[0]), by_size);
+    *ret_ns = ns[BASE_RUNS / 2];
+    return 0;
+}
+
+/* What belongs to an iteration and not to its calls. In eager mode a closing barrier costs what a
+ * second one adds to a first, so that launch and synchronisation stay in the call's time. */
+static int measure_base(struct trial *t, struct nt_err *err)
+{
+    uint64_t one = 0, two = 0;
+    int rc;
+    if (t->m->cs.mode == NT_GRAPH) {
+        rc = median(t, 0, &t->base_ns, err);
+        t->r->base_ns = (uint32_t)(t->base_ns / t->inner);
+        return rc;
+    }
+    if (!t->closing) {
+        return 0;
+    }
+    if (t->m->cs.mode == NT_STREAM) {
+        return median(t, 0, &t->base_ns, err);
+    }
+    rc = median(t, 1, &one, err);
+    if (rc == 0) {
+        rc = median(t, 2, &two, err);
+    }
+    t->base_ns = two > one ? two - one : 0;
+    return rc;
+}
+
+static int timed_block(struct trial *t, struct nt_err *err)
+{
+    enum vote vote = VOTE_GO, worst = VOTE_GO;
+    unsigned all = t->m->warmup + t->m->samples;
+    for (unsigned i = 0; i <= all; i++) { /* the last round is only a vote */
+        uint64_t ns = 0;
+        int rc = meet(t, vote, &worst, err);
+        if (rc != 0 || worst != VOTE_GO || i == all) {
+            if (rc != 0) {
+                return rc;
+            }
+            break;
+        }
+        rc = run_mode[t->m->cs.mode](t, true, &ns, err);
+        if (rc != 0) {
+            return rc;
+        }
+        t->next = (t->next + t->inner * t->group) % t->slots.count;
+        ns = (ns > t->base_ns ? ns - t->base_ns : 0) / t->inner;
+        if (ns > UINT32_MAX) {
+            vote = VOTE_TOO_SLOW;
+        } else if (i >= t->m->warmup) {
+            t->r->ns[t->r->count++] = ns > 0 ? (uint32_t)ns : 1;
+        }
+    }
+    if (worst == VOTE_TOO_SLOW) {
+        t->r->count = 0;
+        t->r->status = NT_ST_TOO_SLOW;
+        (void)snprintf(t->r->error, sizeof(t->r->error), "one call takes more than 4.29 s");
+    }
+    return 0;
+}
+
+static int time_calls(struct trial *t, struct nt_err *err)
+{
+    bool busy = (t->m->flags & NT_M_BUSY) != 0;
+    int stopped, rc;
+    t->r->ns = calloc(t->m->samples, sizeof(t->r->ns[0]));
+    if (t->r->ns == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "%u samples", t->m->samples);
+    }
+    rc = measure_base(t, err);
+    if (rc == 0 && busy) {
+        rc = nt_dev_busy_start(t->p->dev, err);
+    }
+    if (rc == 0) {
+        rc = timed_block(t, err);
+    }
+    if (!busy) {
+        return rc;
+    }
+    stopped = nt_dev_busy_stop(t->p->dev, rc == 0 ? err : NULL);
+    return rc != 0 ? rc : stopped;
+}
+
+/* The steps of a trial; each ends it by status or by error, on all ranks alike. */
+static int run_trial(struct trial *t, struct nt_err *err)
+{
+    enum vote worst = VOTE_GO;
+    int rc = meet(t, VOTE_GO, &worst, err);
+    if (rc == 0) {
+        rc = first_call(t, &worst, err);
+    }
+    if (rc != 0 || worst != VOTE_GO) {
+        return rc;
+    }
+    if ((t->m->flags & NT_M_READBACK) != 0) {
+        rc = read_back(t, err);
+    }
+    if (rc == 0 && t->m->cs.mode == NT_GRAPH) {
+        rc = capture(t, t->inner, true, &t->graph, err);
+        if (rc == 0) {
+            rc = capture(t, t->inner, false, &t->empty, err);
+        }
+    }
+    if (rc == 0 && t->m->verify != NT_VERIFY_NO) {
+        rc = verify(t, 0, &worst, err);
+    }
+    if (rc != 0 || worst != VOTE_GO || t->m->samples == 0) {
+        return rc;
+    }
+    rc = time_calls(t, err);
+    if (rc == 0 && t->r->status == NT_ST_OK && t->m->verify == NT_VERIFY_BOTH) {
+        rc = verify(t, 1, &worst, err);
+    }
+    return rc;
+}
+
+/* What a failed step means for the trial. -NT_E_INVAL and -NT_E_MISSING come before any call. */
+static enum nt_status status_of(int rc)
+{
+    return rc == -NT_E_MISSING       ? NT_ST_UNAVAILABLE
+           : rc == -NT_E_INTERRUPTED ? NT_ST_TIMEOUT
+                                     : NT_ST_ERROR;
+}
+
+static int prepare(struct trial *t, struct nt_err *err)
+{
+    const struct nt_measure *m = t->m;
+    int rc;
+    if (t->p->broken[0] != '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "an earlier trial failed: %s", t->p->broken);
+    }
+    t->group = (m->flags & NT_M_GROUP8) != 0 ? NT_GROUP : 1;
+    t->inner = m->cs.mode == NT_EAGER || m->inner == 0 ? 1 : m->inner;
+    t->closing =
+        (m->flags & NT_M_BARRIER) != 0 && (m->cs.coll == NT_BROADCAST || m->cs.coll == NT_REDUCE);
+    t->deadline_ns = nt_now_ns() + 1000000ULL * (m->deadline_ms > 0 ? m->deadline_ms : DEADLINE_MS);
+    rc = nt_plan_make(&t->p->nccl, &m->cs, t->p->rank, t->p->world, &t->plan, err);
+    if (rc == 0) {
+        rc = nt_pool_cut(&t->p->pool, m->cs.bytes, t->group > 1 ? t->group : 2, &t->slots, err);
+    }
+    return rc;
+}
+
+void nt_measure(struct nt_probe *p, const struct nt_measure *m, struct nt_result *ret)
+{
+    struct nt_err err = {0};
+    struct trial t = {.p = p, .m = m, .r = ret};
+    uint64_t begin = nt_now_ns();
+    int rc;
+    *ret = (struct nt_result){.id = m->id, .status = NT_ST_OK, .executed = NT_EXECUTED_NONE};
+    rc = prepare(&t, &err);
+    if (rc == 0) {
+        nt_tuner_ask(m->cs.coll, &m->call);
+        rc = run_trial(&t, &err);
+        nt_tuner_rest();
+        nt_graph_free(t.graph);
+        nt_graph_free(t.empty);
+        if (rc != 0) {
+            nt_barrier_leave(&p->barrier);
+            (void)snprintf(p->broken, sizeof(p->broken), "%.*s", (int)sizeof(p->broken) - 1,
+                           err.msg);
+        }
+    }
+    if (rc != 0) {
+        ret->status = (uint8_t)status_of(rc);
+        ret->count = 0;
+        (void)snprintf(ret->error, sizeof(ret->error), "%.*s", (int)sizeof(ret->error) - 1,
+                       err.msg);
+    } else if (ret->status != NT_ST_OK) {
+        ret->count = 0;
+    }
+    ret->memory_bytes = nt_probe_memory(p);
+    ret->elapsed_ns = nt_now_ns() - begin;
+}
+
+int nt_cells(struct nt_probe *p, const struct nt_case *cs, struct nt_cells *ret, struct nt_err *err)
+{
+    struct nt_tuner_seen seen = {0};
+    struct nt_slots slots;
+    struct nt_plan plan;
+    int rc = nt_plan_make(&p->nccl, cs, p->rank, p->world, &plan, err);
+    *ret = (struct nt_cells){.cs = *cs};
+    for (int a = 0; a < NT_ALGO_COUNT; a++) {
+        for (int k = 0; k < NT_PROTO_COUNT; k++) {
+            ret->cost[a][k] = -1.0F;
+        }
+    }
+    if (rc == 0) {
+        rc = nt_pool_cut(&p->pool, cs->bytes, 2, &slots, err);
+    }
+    if (rc != 0 || p->broken[0] != '\0') {
+        return 0; /* no such case here: nothing is available */
+    }
+    nt_tuner_ask(cs->coll, &NT_CALL_DEFAULT);
+    rc = nt_plan_issue(&plan, &p->nccl, p->comm, p->stream, nt_slot_in(&slots, 0),
+                       nt_slot_out(&slots, 0), err);
+    if (rc == 0) {
+        rc = nt_stream_sync(p->stream, err);
+    }
+    nt_tuner_rest();
+    nt_tuner_seen(&seen);
+    if (rc == 0 && seen.consulted) {
+        ret->asked = true;
+        memcpy(ret->cost, seen.cost, sizeof(ret->cost));
+    }
+    return rc;
+}

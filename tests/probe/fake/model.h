@@ -1,0 +1,26 @@
+/*
+ * model - what the fake NCCL believes, how long its calls take, and what goes wrong on purpose.
+ *
+ * Its beliefs are wrong on purpose too: it takes Ring for slower than it is in small calls, so that
+ * there is something to find.
+ */
+#pragma once
+#include "schema/vocab.h"
+
+struct model {
+    unsigned rank, world;
+    unsigned channels; /* of the communicator */
+    double speed;
+};
+
+void model_init(struct model *m, unsigned rank, unsigned world);
+/* The table as NCCL shows it to a tuner: µs, -1 where impossible. */
+void model_table(const struct model *m, enum nt_coll coll, uint64_t bytes,
+                 float table[NT_ALGO_COUNT][NT_PROTO_COUNT]);
+/* Channels that a call really uses; bound 0: NCCL's choice. */
+unsigned model_channels(const struct model *m, uint64_t bytes, unsigned bound);
+/* How long a call takes. algo -1: send and receive. */
+uint64_t model_ns(const struct model *m, enum nt_coll coll, uint64_t bytes, int algo, int proto,
+                  unsigned channels);
+/* Is this fault (fake.h) to happen on this rank in this call? */
+bool model_fault(const struct model *m, const char *kind, uint64_t bytes, int algo, int proto);
