@@ -16,16 +16,19 @@
 
 /* The page: slots only, all zero in a new file. It is shared by processes of one build on one host
  * and outlives none of them, so it is a plain structure. */
-enum { SLOTS = 1024, NO_RANK = UINT32_MAX };
+enum { SLOTS = 1024, NO_RANK = UINT32_MAX, HASH_ROOM = NT_HASH_HEX + 8 };
+/* Written into a slot by whoever sees it first, because who saw it may be gone a moment later. */
+enum verdict { OPEN, BUSY, MET, DIFFERS };
 struct slot {
+    uint32_t version;   /* PAGE_VERSION once the slot is filled */
     uint32_t pid, rank; /* rank on this host, NO_RANK if the launcher does not say */
     uint32_t arrived;   /* communicators with everyone that this process has come to */
-    uint32_t version;   /* PAGE_VERSION once the slot is filled */
-    char hash[NT_HASH_HEX + 8];
-    char spare[40];
+    uint32_t verdict, other_pid;
+    char hash[HASH_ROOM], other_hash[HASH_ROOM];
+    char spare[88];
 };
 enum { PAGE_VERSION = 1, PAGE_BYTES = SLOTS * sizeof(struct slot) };
-_Static_assert(sizeof(struct slot) == 128, "slots of one size in every build");
+_Static_assert(sizeof(struct slot) == 256, "slots of one size in every build");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -154,20 +157,51 @@ static bool take_seat(const struct nt_meeting *m)
     return seat.page != NULL;
 }
 
-/* Ranks that have come; a live process with another hash ends the search. */
+static bool seated(unsigned i)
+{
+    return __atomic_load_n(&seat.page[i].version, __ATOMIC_ACQUIRE) == PAGE_VERSION && alive(i);
+}
+
+static void judge(struct slot *s, enum verdict v, const struct slot *other)
+{
+    uint32_t open = OPEN;
+    if (__atomic_compare_exchange_n(&s->verdict, &open, BUSY, false, __ATOMIC_ACQUIRE,
+                                    __ATOMIC_RELAXED)) {
+        if (other != NULL) {
+            s->other_pid = other->pid;
+            memcpy(s->other_hash, other->hash, sizeof(s->other_hash));
+        }
+        __atomic_store_n(&s->verdict, (uint32_t)v, __ATOMIC_RELEASE);
+    }
+}
+
+static int differs(struct nt_why *why, uint32_t pid, const char *hash)
+{
+    return say(why, "pid %u of this job was told profile %.64s", pid, hash);
+}
+
+/* Ranks that have come; a live process with another hash ends the search, for both. */
 static int count(const struct nt_meeting *m, uint32_t *ret_arrived, struct nt_why *why)
 {
     uint32_t arrived = 0;
+    struct slot *mine = &seat.page[seat.mine];
 
+    if (__atomic_load_n(&mine->verdict, __ATOMIC_ACQUIRE) == DIFFERS) {
+        return differs(why, mine->other_pid, mine->other_hash);
+    }
     for (unsigned i = 0; i < SLOTS; i++) {
-        const struct slot *s = &seat.page[i];
-        if (__atomic_load_n(&s->version, __ATOMIC_ACQUIRE) != PAGE_VERSION || !alive(i)) {
+        struct slot *s = &seat.page[i];
+        if (!seated(i)) {
             continue;
         }
         if (strncmp(s->hash, m->hash, sizeof(s->hash)) != 0) {
-            return say(why, "pid %u of this job was told profile %.64s", s->pid, s->hash);
+            judge(s, DIFFERS, mine);
+            return differs(why, s->pid, s->hash);
         }
         arrived += __atomic_load_n(&s->arrived, __ATOMIC_ACQUIRE);
+    }
+    if (__atomic_load_n(&mine->verdict, __ATOMIC_ACQUIRE) == MET) {
+        arrived = m->local_ranks;
     }
     *ret_arrived = arrived;
     return 0;
@@ -191,7 +225,7 @@ static int missing(const struct nt_meeting *m, uint32_t arrived, struct nt_why *
         bool found = false;
         for (unsigned i = 0; i < SLOTS; i++) {
             const struct slot *s = &seat.page[i];
-            if (s->version == PAGE_VERSION && s->arrived > 0 && alive(i)) {
+            if (seated(i) && s->arrived > 0) {
                 by_rank = by_rank && s->rank != NO_RANK;
                 found = found || s->rank == rank;
                 if (rank == 0) {
@@ -226,6 +260,11 @@ static int wait_for_everyone(const struct nt_meeting *m, struct nt_why *why)
             return -1;
         }
         if (arrived >= m->local_ranks) {
+            for (unsigned i = 0; i < SLOTS; i++) {
+                if (seated(i)) {
+                    judge(&seat.page[i], MET, NULL);
+                }
+            }
             return 0;
         }
         if (now_ms() >= end) {
@@ -238,15 +277,15 @@ static int wait_for_everyone(const struct nt_meeting *m, struct nt_why *why)
 int nt_meet(const struct nt_meeting *m, bool *ret_met, struct nt_why *why)
 {
     uint32_t arrived;
-    bool seated, met;
+    bool has_seat, met;
     int rc;
 
     (void)pthread_mutex_lock(&lock);
-    seated = take_seat(m);
+    has_seat = take_seat(m);
     met = seat.met;
     (void)pthread_mutex_unlock(&lock);
-    *ret_met = seated;
-    if (!seated || met) {
+    *ret_met = has_seat;
+    if (!has_seat || met) {
         return 0;
     }
     /* Threads of one process are ranks of their own, so the wait is outside of the lock. */

@@ -117,7 +117,7 @@ static int decide(enum nt_receipt_part part, nt_logger log)
     if (ranks != NULL && ranks[0] != '\0') {
         char *end;
         unsigned long n = strtoul(ranks, &end, 10);
-        if (*end != '\0' || ranks[0] < '0' || ranks[0] > '9' || n > NT_TABLE_MAX_RANKS) {
+        if (*end != '\0' || ranks[0] < '0' || ranks[0] > '9' || n > 1024) {
             nt_say_error(log, "NCCLTUNE_LOCAL_RANKS '%.40s' is not a number of ranks", ranks);
             return broken(NT_NCCL_INVALID_USAGE);
         }
