@@ -321,6 +321,14 @@ static int refuse_reader(struct nt_store *s, struct nt_err *err)
                : nt_fail(err, NT_E_STORE, 0, "database %s is open for reading only", s->path);
 }
 
+static void undo(struct nt_store *s)
+{
+    if (!sqlite3_get_autocommit(s->db)) { /* SQLite may have rolled back by itself */
+        (void)sqlite3_step(s->stmt[NT_SQL_ROLLBACK]);
+        (void)sqlite3_reset(s->stmt[NT_SQL_ROLLBACK]);
+    }
+}
+
 int nt_store_begin(struct nt_store *s, struct nt_err *err)
 {
     int rc = refuse_reader(s, err);
@@ -328,6 +336,7 @@ int nt_store_begin(struct nt_store *s, struct nt_err *err)
         rc = nt_fail(err, NT_E_BUG, 0, "a transaction inside a transaction");
     }
     if (rc == 0) {
+        undo(s); /* one left open where even the rollback found no memory */
         rc = nt_db_run(s, NT_SQL_BEGIN, NULL, 0, err);
     }
     if (rc == 0) {
@@ -347,10 +356,7 @@ int nt_store_end(struct nt_store *s, int rc, struct nt_err *err)
     if (rc == 0) {
         rc = nt_db_run(s, NT_SQL_COMMIT, NULL, 0, err);
     }
-    if (!sqlite3_get_autocommit(s->db)) { /* SQLite may have rolled back by itself */
-        (void)sqlite3_step(s->stmt[NT_SQL_ROLLBACK]);
-        (void)sqlite3_reset(s->stmt[NT_SQL_ROLLBACK]);
-    }
+    undo(s);
     s->in_transaction = false;
     s->broken = false;
     return rc;

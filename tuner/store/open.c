@@ -166,6 +166,12 @@ static int connect(struct nt_store *s, const char *uri, int busy_ms, struct nt_e
                       err);
 }
 
+static bool helpers_missing(const struct nt_err *e)
+{
+    int primary = -e->sys & 0xff;
+    return primary == SQLITE_CANTOPEN || primary == SQLITE_READONLY;
+}
+
 /* Reads the header for the first time; a database in a folder that cannot be written is then read
  * as one that nobody changes, since its helper files cannot be made. */
 static int first_look(struct nt_store *s, int busy_ms, int64_t *ret_app, struct nt_err *err)
@@ -176,7 +182,7 @@ static int first_look(struct nt_store *s, int busy_ms, int64_t *ret_app, struct 
     if (rc == 0) {
         rc = number(s, "SELECT count(*) FROM sqlite_schema", ret_app, &first);
     }
-    if (rc != 0 && s->mode == NT_STORE_READ && (-first.sys & 0xff) == SQLITE_CANTOPEN &&
+    if (rc != 0 && s->mode == NT_STORE_READ && helpers_missing(&first) &&
         nt_db_immutable(s->path)) {
         (void)sqlite3_close(s->db);
         s->db = NULL;

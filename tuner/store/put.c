@@ -86,13 +86,32 @@ static int check_pair(int algo, int proto, struct nt_err *err)
                : nt_fail(err, NT_E_INVAL, 0, "algorithm %d with protocol %d", algo, proto);
 }
 
+/* For people: "default", "ring/ll/4", "ring/ll/4 NCCL_X=1"; never the same words for two settings
+ * of different calls. */
+static void label_setting(const char *vars, const struct nt_call *c, struct nt_buf *out)
+{
+    char call[96];
+    if (c->algo >= 0) {
+        nt_buf_puts(out, nt_call_text(c, call, sizeof(call)));
+    } else if (c->channels > 0) {
+        nt_buf_printf(out, "channels=%u", (unsigned)c->channels);
+    }
+    if (c->chunk_bytes > 0) {
+        nt_buf_printf(out, "%schunk=%u", out->len > 0 ? " " : "", (unsigned)c->chunk_bytes);
+    }
+    if (vars[0] != '\0') {
+        nt_buf_printf(out, "%s%s", out->len > 0 ? " " : "", vars);
+    } else if (out->len == 0) {
+        nt_buf_puts(out, "default");
+    }
+}
+
 int nt_store_put_setting(struct nt_store *s, const struct nt_store_setting *x, int64_t *ret_id,
                          struct nt_err *err)
 {
     const char *vars = x->vars != NULL ? x->vars : "";
     const struct nt_call *c = &x->call;
-    bool plain = c->algo < 0 && c->channels == 0 && c->chunk_bytes == 0;
-    char call[96], numbers[64], hex[NT_HEX_LEN + 1];
+    char numbers[64], hex[NT_HEX_LEN + 1];
     struct nt_buf label;
     int rc = check_pair(c->algo, c->proto, err);
 
@@ -106,10 +125,7 @@ int nt_store_put_setting(struct nt_store *s, const struct nt_store_setting *x, i
         return rc;
     }
     nt_buf_init(&label, HASH_MAX_BYTES);
-    if (!plain || vars[0] == '\0') {
-        nt_buf_puts(&label, nt_call_text(c, call, sizeof(call)));
-    }
-    nt_buf_printf(&label, "%s%s", label.len > 0 && vars[0] != '\0' ? " " : "", vars);
+    label_setting(vars, c, &label);
     if (label.failed) {
         rc = nt_fail(err, NT_E_NOMEM, 0, "the words of a setting");
     } else {

@@ -328,6 +328,19 @@ static int run_query(struct nt_store *s, sqlite3_stmt *st, const struct deadline
     return rc;
 }
 
+/* SQLite declares the columns of these tables by a CREATE TABLE of its own on first use, which the
+ * authorizer would refuse. */
+static void declare_json_tables(struct nt_store *s)
+{
+    static const char *const first[] = {"SELECT 1 FROM json_each('[]')",
+                                        "SELECT 1 FROM json_tree('[]')"};
+    for (size_t i = 0; i < NT_COUNT(first); i++) {
+        sqlite3_stmt *st = NULL;
+        (void)sqlite3_prepare_v2(s->db, first[i], -1, &st, NULL);
+        (void)sqlite3_finalize(st);
+    }
+}
+
 int nt_store_query(struct nt_store *s, const char *sql, const struct nt_value *args, size_t nargs,
                    const struct nt_query_limits *limits, nt_store_row_cb on_row, void *data,
                    bool *ret_cut, struct nt_err *err)
@@ -340,6 +353,7 @@ int nt_store_query(struct nt_store *s, const char *sql, const struct nt_value *a
     sqlite3_stmt *st = NULL;
     int rc;
 
+    declare_json_tables(s);
     for (size_t i = 0; i < NT_COUNT(narrow); i++) {
         before[i] = sqlite3_limit(s->db, narrow[i].id, narrow[i].value);
     }
