@@ -131,6 +131,26 @@ static void test_noise_is_not_accepted(void **state)
     }
 }
 
+static void test_what_is_accepted(void **state)
+{
+    static const struct {
+        double score, se;
+        bool accepted;
+    } rows[] = {{0.03, 0.0, true},   {0.03, 0.01, true}, {0.03, 0.02, false},
+                {0.019, 0.0, false}, {NAN, 0.0, false},  {0.5, INFINITY, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_refine *r = start(1, 1);
+        uint32_t setting[VARS], got[VARS];
+        assert_true(nt_refine_next(r, setting));
+        nt_refine_tell(r, rows[i].score, rows[i].se);
+        if ((nt_refine_incumbent(r, got, NULL) > 0.0) != rows[i].accepted) {
+            fail_msg("score %g, se %g", rows[i].score, rows[i].se);
+        }
+        nt_refine_free(r);
+    }
+}
+
 static void test_hopeless(void **state)
 {
     struct nt_refine *r = start(30, 1);
@@ -169,8 +189,11 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_boxes),    cmocka_unit_test(test_a_failed_change_is_out_for_good),
-        cmocka_unit_test(test_hopeless), cmocka_unit_test(test_noise_is_not_accepted),
+        cmocka_unit_test(test_boxes),
+        cmocka_unit_test(test_a_failed_change_is_out_for_good),
+        cmocka_unit_test(test_what_is_accepted),
+        cmocka_unit_test(test_hopeless),
+        cmocka_unit_test(test_noise_is_not_accepted),
         cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,7 +74,8 @@ static void test_against_the_definition(void **state)
     for (int run = 0; run < 20; run++) {
         double x[5 * 7], got[5], want[5];
         for (size_t i = 0; i < 35; i++) {
-            x[i] = nt_rng_normal(&rng) + (double)(i / 7) * 0.4;
+            size_t class_of = i / 7;
+            x[i] = nt_rng_normal(&rng) + (double)class_of * 0.4;
         }
         assert_int_equal(nt_maxt(x, 5, 7, 0, got, NULL), 0);
         by_definition(x, 5, 7, want);

@@ -96,10 +96,11 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
     r->runners = calloc(n, sizeof(*r->runners));
     r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
     r->places = calloc(n, sizeof(*r->places));
-    rc = fit_init(&r->fit, n, config->block_sd, config->gang_sd, interaction_sd(config), err);
-    if (rc == 0 && (r->runners == NULL || r->queues == NULL || r->places == NULL)) {
-        rc = nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
+    if (r->runners == NULL || r->queues == NULL || r->places == NULL) {
+        nt_race_free(r);
+        return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
     }
+    rc = fit_init(&r->fit, n, config->block_sd, config->gang_sd, interaction_sd(config), err);
     if (rc != 0) {
         nt_race_free(r);
         return rc;
