@@ -169,7 +169,7 @@ static void test_tables(void **state)
         struct nt_buf b;
         bool noted = c->note == NULL;
         nt_buf_init(&b, 1 << 20);
-        if (nt_table_read("t", c->text, strlen(c->text), &t, &e) != 0 ||
+        if (nt_table_parse("t", c->text, strlen(c->text), &t, &e) != 0 ||
             nt_table_decide(t, &v, &e) != 0) {
             fail_msg("%s: %s", c->name, e.msg);
         }
@@ -205,7 +205,7 @@ static void test_refused(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nt_table *t = NULL;
         struct nt_err e = {0};
-        assert_int_equal(nt_table_read("t", rows[i].text, strlen(rows[i].text), &t, &e),
+        assert_int_equal(nt_table_parse("t", rows[i].text, strlen(rows[i].text), &t, &e),
                          -NT_E_INVAL);
         if (strstr(e.msg, rows[i].says) == NULL) {
             fail_msg("'%s': %s", rows[i].text, e.msg);

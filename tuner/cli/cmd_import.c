@@ -70,7 +70,7 @@ static int import_tables(const struct import_args *o, unsigned n, char **paths, 
         nt_buf_init(&text, NT_IMP_MAX_BYTES);
         rc = nt_buf_read_file(&text, paths[i], err);
         if (rc == 0) {
-            rc = nt_table_read(paths[i], nt_buf_str(&text), text.len, &t, err);
+            rc = nt_table_parse(paths[i], nt_buf_str(&text), text.len, &t, err);
         }
         if (rc == 0) {
             rc = verdicts(o, t, out, err);

@@ -510,8 +510,8 @@ static void one_record(struct nt_table *t, const struct layout *l, const struct 
     }
 }
 
-int nt_table_read(const char *name, const char *text, size_t len, struct nt_table **ret,
-                  struct nt_err *err)
+int nt_table_parse(const char *name, const char *text, size_t len, struct nt_table **ret,
+                   struct nt_err *err)
 {
     struct nt_csv *c = malloc(sizeof(*c));
     struct layout *l = malloc(sizeof(*l));

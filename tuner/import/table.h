@@ -49,8 +49,8 @@ struct nt_verdicts {
 
 /* CSV, semicolons or tabs. Long form (a backend column) or wide form (a column a backend). A file
  * of another kind is refused with the kind's name. */
-NT_MUST_CHECK int nt_table_read(const char *name, const char *text, size_t len,
-                                struct nt_table **ret, struct nt_err *err);
+NT_MUST_CHECK int nt_table_parse(const char *name, const char *text, size_t len,
+                                 struct nt_table **ret, struct nt_err *err);
 
 struct nt_compare_opts {
     int place;   /* enum nt_place */
