@@ -38,12 +38,9 @@ static int refuse(const char *name, const char *why, struct nt_err *err)
 }
 
 /* ALGO and PROTO of the variables-only product: per function, with a fallback, without LL128. */
-static int check_list(const struct nt_tunable *t, const char *value, unsigned version,
-                      const struct nt_taken *taken, struct nt_err *err)
+static int check_list(const struct nt_tunable *t, const char *value, const struct nt_taken *taken,
+                      struct nt_err *err)
 {
-    if (version < PER_FUNCTION) {
-        return refuse(t->name, "before NCCL 2.24 it has no per-function form", err);
-    }
     if (value[strcspn(value, ":;")] != ':') {
         return refuse(t->name, "a profile names the functions it means, as in allreduce:ring", err);
     }
@@ -102,12 +99,15 @@ int nt_tunable_for_profile(const char *name, const char *value, unsigned version
                             "_.,:;^|+- ")] != '\0') {
         return nt_fail(err, NT_E_INVAL, 0, "%s: '%.80s' is no value for a profile", name, value);
     }
+    if ((t->type == NT_T_ALGOS || t->type == NT_T_PROTOS) && version < PER_FUNCTION) {
+        return refuse(name, "before NCCL 2.24 it has no per-function form", err);
+    }
     nt_tunable_take(t, value, version, &taken);
     if (taken.how != NT_TAKE_AS_MEANT) {
         return refuse(name, taken.why, err);
     }
     return (t->flags & NT_F_MASKS_TABLE) != 0 && t->type != NT_T_TEXT
-               ? check_list(t, value, version, &taken, err)
+               ? check_list(t, value, &taken, err)
                : 0;
 }
 

@@ -27,7 +27,7 @@ enum nt_product { NT_STATIC, NT_TABLE, NT_PRODUCT_COUNT };
 extern const char *const nt_product_names[]; /* "static", "table" */
 
 /* What became of a class. */
-enum nt_verdict {
+enum nt_class_verdict {
     NT_VD_TUNED,       /* published: faster, and within the guard */
     NT_VD_DEFAULT,     /* NCCL's default is the best found */
     NT_VD_UNDECIDED,   /* a gain could not be proved: back to the default */
@@ -36,7 +36,7 @@ enum nt_verdict {
     NT_VD_NOT_CHECKED, /* chosen by search, not confirmed: never in a product */
     NT_VD_COUNT
 };
-extern const char *const nt_verdict_names[];
+extern const char *const nt_class_verdict_names[];
 
 struct nt_texts {
     const char **v;

@@ -65,7 +65,7 @@ static const struct field class_fields[] = {
     {"coll", WORD, AT(nt_profile_class, coll), NEEDED, nt_coll_names, 0, 0},
     {"bytes", BYTES, AT(nt_profile_class, bytes), NEEDED, 0, 0, 0},
     {"mode", WORD, AT(nt_profile_class, mode), NEEDED, nt_mode_names, 0, 0},
-    {"verdict", WORD, AT(nt_profile_class, verdict), NEEDED, nt_verdict_names, 0, 0},
+    {"verdict", WORD, AT(nt_profile_class, verdict), NEEDED, nt_class_verdict_names, 0, 0},
     {"setting", TEXT, AT(nt_profile_class, setting), 0, 0, 0, 0},
     {"default_ns", NUM, AT(nt_profile_class, default_ns), 0, 0, 0, 0},
     {"tuned_ns", NUM, AT(nt_profile_class, tuned_ns), 0, 0, 0, 0},

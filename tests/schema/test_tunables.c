@@ -294,7 +294,7 @@ static void test_for_profile(void **state)
         {"NCCL_ALGO", "ring", V228, false, "names the functions"},
         {"NCCL_ALGO", "ring;allreduce:tree,ring", V228, false, "names the functions"},
         {"NCCL_ALGO", "allreduce:tree", V228, false, "no fallback"},
-        {"NCCL_ALGO", "allreduce:ring", V223, false, "unknown name"},
+        {"NCCL_ALGO", "allreduce:ring", V223, false, "no per-function form"},
         {"NCCL_ALGO", "Ring", V223, false, "no per-function form"},
         {"NCCL_PROTO", "allreduce:^ll", V228, false, "hardware tests"},
         {"NCCL_TUNER_PLUGIN", "/tmp/x.so", V228, true, "never from a profile"},

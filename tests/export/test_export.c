@@ -1,0 +1,271 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "profiles/export/export.h"
+#include "tests/json/sample.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+struct result {
+    struct nt_buf out, notes;
+    struct nt_err err;
+    char hash[65];
+    int rc;
+};
+
+static struct result run(struct nt_profile *p, const char *format,
+                         const struct nt_export_options *options)
+{
+    struct result r = {.err = {0}};
+    const struct nt_export_format *f = nt_export_find(format, NULL);
+    struct nt_buf bytes;
+
+    assert_non_null(f);
+    assert_int_equal(nt_profile_finish(p, NULL), 0);
+    nt_buf_init(&r.out, 1 << 20);
+    nt_buf_init(&r.notes, 1 << 20);
+    nt_buf_init(&bytes, 1 << 20);
+    assert_int_equal(nt_profile_delivery(p, options->variables_only ? NT_STATIC : NT_TABLE, &bytes,
+                                         r.hash, NULL),
+                     0);
+    nt_buf_done(&bytes);
+    r.rc = nt_export(p, f, options, &r.out, &r.notes, &r.err);
+    return r;
+}
+
+static void done(struct result *r, struct nt_profile *p)
+{
+    nt_buf_done(&r->out);
+    nt_buf_done(&r->notes);
+    nt_profile_free(p);
+}
+
+#define DEFAULTS ((struct nt_export_options){.allow_rig = -1})
+
+/* Lines of a form that are no comments, joined by '|'; HASH stands for the hash. */
+static void lines(const struct result *r, char *out, size_t size)
+{
+    const char *p = nt_buf_str(&r->out);
+    size_t n = 0;
+    while (*p != '\0') {
+        size_t len = strcspn(p, "\n");
+        if (*p != '#') {
+            for (size_t i = 0; i < len && n + 6 < size;) {
+                if (strncmp(p + i, r->hash, 64) == 0) {
+                    n += (size_t)snprintf(out + n, size - n, "HASH");
+                    i += 64;
+                } else {
+                    out[n++] = p[i++];
+                }
+            }
+            out[n++] = '|';
+        }
+        p += len + (p[len] == '\n');
+    }
+    out[n] = '\0';
+}
+
+static void test_lines_of_each_form(void **state)
+{
+    static const struct {
+        const char *format;
+        bool variables_only;
+        const char *lines;
+    } rows[] = {
+        {"env", false,
+         "NCCL_BUFFSIZE=8388608|NCCL_MIN_NCHANNELS=16|"
+         "NCCL_TUNER_PLUGIN=/usr/local/lib/nccltune/libnccl-tuner-nccltune.so|"
+         "NCCLTUNE_PROFILE=HASH|NCCLTUNE_TABLE=/etc/nccltune/HASH.nctable|"},
+        {"env", true, "NCCL_ALGO='allreduce:tree,ring;allgather:ring'|NCCL_BUFFSIZE=8388608|"},
+        {"sh", true,
+         "export NCCL_ALGO='allreduce:tree,ring;allgather:ring'|export NCCL_BUFFSIZE='8388608'|"},
+        {"nccl-conf", true, "NCCL_ALGO=allreduce:tree,ring;allgather:ring|NCCL_BUFFSIZE=8388608|"},
+        {"docker", true, "NCCL_ALGO=allreduce:tree,ring;allgather:ring|NCCL_BUFFSIZE=8388608|"},
+        {"slurm", true,
+         "export SLURM_EXPORT_ENV=ALL|export NCCL_ALGO='allreduce:tree,ring;allgather:ring'|"
+         "export NCCL_BUFFSIZE='8388608'|"},
+        {"systemd", true,
+         "[Service]|Environment=\"NCCL_ALGO=allreduce:tree,ring;allgather:ring\"|"
+         "Environment=\"NCCL_BUFFSIZE=8388608\"|"},
+        {"tuner-csv", false,
+         "allreduce,8192,32768,ring,ll,2,1,8,1,-1|"
+         "allreduce,8388609,67108864,tree,simple,-1,1,8,1,-1|"},
+        {"ray", true,
+         "{|  \"env_vars\": {|    \"NCCL_ALGO\": \"allreduce:tree,ring;allgather:ring\",|"
+         "    \"NCCL_BUFFSIZE\": \"8388608\"|  }|}|"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        char text[1024];
+        struct result r;
+        o.variables_only = rows[i].variables_only;
+        r = run(p, rows[i].format, &o);
+        lines(&r, text, sizeof(text));
+        if (r.rc != 0 || strcmp(text, rows[i].lines) != 0) {
+            fail_msg("%s: rc %d %s\n%s", rows[i].format, r.rc, r.err.msg, text);
+        }
+        done(&r, p);
+    }
+}
+
+static void test_header_says_what_it_is(void **state)
+{
+    static const char *const commented[] = {"env",   "sh",     "nccl-conf", "tuner-csv",
+                                            "slurm", "docker", "systemd",   "k8s"};
+    static const char *const says[] = {
+        "0123456789ab", "8 ranks on 1 node", "NCCL 2.28.9",       "580.65",
+        "Example GPU",  "rig nccl",          "NCCL_NVLS_ENABLE 0"};
+    (void)state;
+    for (size_t i = 0; i < COUNT(commented); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        struct result r = run(p, commented[i], &o);
+        const char *text = nt_buf_str(&r.out);
+        assert_non_null(strstr(text, r.hash));
+        for (size_t s = 0; s < COUNT(says); s++) {
+            if (strstr(text, says[s]) == NULL) {
+                fail_msg("%s does not say '%s'", commented[i], says[s]);
+            }
+        }
+        assert_null(strstr(text, "NCCL_NVLS_ENABLE=")); /* the site's, not ours */
+        done(&r, p);
+    }
+}
+
+/* NCCL before 2.26 took a comment with '=' for an assignment; a backslash joins lines in some. */
+static void test_comments_are_inert(void **state)
+{
+    (void)state;
+    for (const struct nt_export_format *f = nt_export_formats; f->name != NULL; f++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        struct result r;
+        p->stack.gpu = "A=1 \\";
+        *NT_PROFILE_ADD(p, &p->health) = "link x8 = narrow\\";
+        r = run(p, f->name, &o);
+        assert_int_equal(r.rc, 0);
+        for (const char *c = nt_buf_str(&r.out); c != NULL && *c != '\0';) {
+            size_t len = strcspn(c, "\n");
+            if (*c == '#' &&
+                (memchr(c, '=', len) != NULL || memchr(c, '\\', len) != NULL || len > 254)) {
+                fail_msg("%s: %.*s", f->name, (int)len, c);
+            }
+            c += len + (c[len] == '\n');
+        }
+        done(&r, p);
+    }
+}
+
+static void test_target_release(void **state)
+{
+    static const struct {
+        const char *format;
+        bool variables_only;
+        unsigned nccl;
+        const char *has, *lacks, *notes;
+    } rows[] = {
+        {"env", true, 22399, "NCCL_BUFFSIZE=8388608", "NCCL_ALGO", "no per-function form"},
+        {"env", true, 22499, "NCCL_ALGO=", NULL, "written for 2.24: not confirmed"},
+        {"env", false, 22099, "NCCL_BUFFSIZE=8388608", "NCCLTUNE_PROFILE", "no tuner interface"},
+        {"env", false, 22199, "NCCLTUNE_PROFILE=", NULL, "not confirmed"},
+        {"tuner-csv", false, 0, "allreduce,", "NCCL_BUFFSIZE", "NCCL_BUFFSIZE: this form carries"},
+        {"tuner-csv", false, 0, "allreduce,", NULL, "on one channel"},
+        {"tuner-csv", false, 22699, "allreduce,", NULL, "reads CSV from NCCL 2.27.5"},
+        {"ray", false, 0, "NCCLTUNE_PROFILE", NULL, "no comments"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        struct result r;
+        o.variables_only = rows[i].variables_only;
+        o.nccl = rows[i].nccl;
+        r = run(p, rows[i].format, &o);
+        if (r.rc != 0 || strstr(nt_buf_str(&r.out), rows[i].has) == NULL ||
+            (rows[i].lacks != NULL && strstr(nt_buf_str(&r.out), rows[i].lacks) != NULL) ||
+            strstr(nt_buf_str(&r.notes), rows[i].notes) == NULL) {
+            fail_msg("%s for %u: rc %d %s\n%s\n%s", rows[i].format, rows[i].nccl, r.rc, r.err.msg,
+                     nt_buf_str(&r.out), nt_buf_str(&r.notes));
+        }
+        done(&r, p);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    static const struct {
+        const char *format;
+        int rig, allow;
+        bool variables_only, no_table;
+        const char *plugin, *dir;
+        int rc;
+        const char *says;
+    } rows[] = {
+        {"env", NT_RIG_MPS_SOCKETS, -1, false, false, NULL, NULL, -NT_E_NO, "mps-sockets"},
+        {"env", NT_RIG_RECORDING, -1, true, false, NULL, NULL, -NT_E_NO, "recording"},
+        {"env", NT_RIG_RECORDING, NT_RIG_MODEL, true, false, NULL, NULL, -NT_E_NO, "recording"},
+        {"env", NT_RIG_RECORDING, NT_RIG_RECORDING, true, false, NULL, NULL, 0, NULL},
+        {"tuner-csv", NT_RIG_NCCL, -1, true, false, NULL, NULL, -NT_E_INVAL, "only the rows"},
+        {"env", NT_RIG_NCCL, -1, false, true, NULL, NULL, -NT_E_INVAL, "no table product"},
+        {"env", NT_RIG_NCCL, -1, false, false, "plugin.so", NULL, -NT_E_INVAL, "absolute"},
+        {"env", NT_RIG_NCCL, -1, false, false, "/a b.so", NULL, -NT_E_INVAL, "absolute"},
+        {"env", NT_RIG_NCCL, -1, false, false, NULL, "/x;rm -rf", -NT_E_INVAL, "absolute"},
+        {"env", NT_RIG_NCCL, -1, false, false, NULL, "/x\ny", -NT_E_INVAL, "absolute"},
+    };
+    struct nt_err e = {0};
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = {.allow_rig = rows[i].allow,
+                                      .variables_only = rows[i].variables_only,
+                                      .plugin = rows[i].plugin,
+                                      .table_dir = rows[i].dir};
+        struct result r;
+        p->rig = rows[i].rig;
+        p->product[NT_TABLE].present = !rows[i].no_table;
+        r = run(p, rows[i].format, &o);
+        if (r.rc != rows[i].rc ||
+            (rows[i].says != NULL && strstr(r.err.msg, rows[i].says) == NULL) ||
+            (r.rc != 0 && r.out.len > 0)) {
+            fail_msg("row %zu: rc %d '%s'", i, r.rc, r.err.msg);
+        }
+        if (r.rc == 0) {
+            assert_non_null(strstr(nt_buf_str(&r.out), "functional rig"));
+        }
+        done(&r, p);
+    }
+    assert_null(nt_export_find("kubernets", &e));
+    assert_null(nt_export_find("nccl_conf", &e));
+    assert_non_null(strstr(e.msg, "did you mean 'nccl-conf'"));
+}
+
+static void test_empty_profile(void **state)
+{
+    struct nt_profile *p = nt_sample_empty();
+    struct nt_export_options o = DEFAULTS;
+    struct result r = run(p, "env", &o);
+    char text[256];
+    (void)state;
+    assert_int_equal(r.rc, 0);
+    lines(&r, text, sizeof(text));
+    assert_string_equal(text, "");
+    assert_non_null(strstr(nt_buf_str(&r.out), "defaults are the best"));
+    done(&r, p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines_of_each_form), cmocka_unit_test(test_header_says_what_it_is),
+        cmocka_unit_test(test_comments_are_inert), cmocka_unit_test(test_target_release),
+        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_empty_profile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

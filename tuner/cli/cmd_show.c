@@ -1,0 +1,215 @@
+#include "tuner/cli/commands.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include "profiles/json/profile.h"
+#include "tuner/base/text.h"
+
+struct show_args {
+    const char *format;
+    bool reproduce;
+};
+
+static const char *const formats[] = {"table", "json", NULL};
+static const struct nt_opt show_opts[] = {
+    {.name = "format",
+     .type = NT_O_STR,
+     .offset = offsetof(struct show_args, format),
+     .arg = "FORM",
+     .help = "table or json (default table)",
+     .choices = formats},
+    NT_OPT(NT_O_FLAG, show_args, reproduce, "reproduce", 'r', NULL,
+           "also the two nccl-tests commands of every published class"),
+    {0}};
+
+static const char *known(const char *s)
+{
+    return s != NULL && s[0] != '\0' ? s : "unknown";
+}
+
+static void print_vars(const char *title, const struct nt_assigns *vars)
+{
+    for (size_t i = 0; i < vars->n; i++) {
+        (void)printf("  %-10s%s=%s\n", title, vars->v[i].name, vars->v[i].value);
+    }
+}
+
+static void print_head(const struct nt_profile *p)
+{
+    (void)printf("profile    of %s, nccltune %s%s%s\n", known(p->created), known(p->tool),
+                 p->job != NULL && p->job[0] != '\0' ? ", job " : "", p->job != NULL ? p->job : "");
+    (void)printf("machine    %s, %u ranks on %u node%s%s%s\n", known(p->identity.id), p->ranks,
+                 p->nodes, p->nodes == 1 ? "" : "s",
+                 p->placement != NULL && p->placement[0] != '\0' ? ", placement " : "",
+                 p->placement != NULL ? p->placement : "");
+    (void)printf("stack      NCCL %s, CUDA %s, driver %s, %s\n", known(p->stack.nccl),
+                 known(p->stack.cuda), known(p->stack.driver), known(p->stack.gpu));
+    (void)printf("rig        %s%s\n", nt_rig_names[p->rig],
+                 p->rig != NT_RIG_NCCL ? " (functional: not a real node)" : "");
+    for (size_t i = 0; i < p->health.n; i++) {
+        (void)printf("health     %s\n", p->health.v[i]);
+    }
+    for (size_t i = 0; i < p->site.n; i++) {
+        (void)printf("site       %s=%s\n", p->site.v[i].name, p->site.v[i].value);
+    }
+    if (!p->baselines.same) {
+        for (size_t i = 0; i < p->baselines.as_found.n; i++) {
+            (void)printf("as found   %s=%s\n", p->baselines.as_found.v[i].name,
+                         p->baselines.as_found.v[i].value);
+        }
+    }
+}
+
+static const char *time_text(double ns, char *out, size_t size)
+{
+    return isnan(ns) ? "-" : nt_format_ns(ns, out, size);
+}
+
+/* Field width for printf that counts characters, not bytes: "µs" has one byte more. */
+static int width(const char *s, int characters)
+{
+    for (; *s != '\0'; s++) {
+        characters += ((unsigned char)*s & 0xc0) == 0x80;
+    }
+    return characters;
+}
+
+static void print_class(const struct nt_profile_class *c)
+{
+    char bytes[24], was[24], found[24], now[24], gain[48] = "-";
+    const char *a, *b, *d;
+    if (!isnan(c->gain)) {
+        int n = snprintf(gain, sizeof(gain), "%+.1f %%", 100 * c->gain);
+        if (!isnan(c->interval[0])) {
+            (void)snprintf(gain + n, sizeof(gain) - (size_t)n, " [%.1f, %.1f]",
+                           100 * c->interval[0], 100 * c->interval[1]);
+        }
+    }
+    a = time_text(c->default_ns, was, sizeof(was));
+    b = time_text(c->as_found_ns, found, sizeof(found));
+    d = time_text(c->tuned_ns, now, sizeof(now));
+    (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-16s%s\n", nt_coll_names[c->coll],
+                 nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
+                 width(a, 10), a, width(b, 10), b, width(d, 10), d, gain,
+                 c->setting != NULL ? c->setting : "", nt_class_verdict_names[c->verdict]);
+}
+
+static void print_rows(const struct nt_profile_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct nt_profile_row *r = &rows->v[i];
+        char lo[24], hi[24], text[64];
+        struct nt_call call = {
+            .algo = (int8_t)r->algo, .proto = (int8_t)r->proto, .channels = (uint16_t)r->channels};
+        (void)printf("  row       %s %s to %s: %s", nt_coll_names[r->coll],
+                     nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
+                     nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
+                     nt_call_text(&call, text, sizeof(text)));
+        (void)printf(r->executed_channels > 0 ? ", executed on %u channels\n" : "\n",
+                     r->executed_channels);
+    }
+}
+
+static void print_product(const struct nt_profile *p, enum nt_product which, bool reproduce)
+{
+    const struct nt_profile_product *product = &p->product[which];
+    if (!product->present) {
+        return;
+    }
+    (void)printf("\nproduct %s%s\n", nt_product_names[which],
+                 product->vars.n + product->rows.n == 0 ? ": the defaults win here" : "");
+    print_vars("variable", &product->vars);
+    print_rows(&product->rows);
+    if (product->classes.n > 0) {
+        (void)printf("  %-15s%8s  %-7s%10s%10s%10s  %-24s%-16s%s\n", "collective", "bytes", "mode",
+                     "default", "as found", "tuned", "gain [95 %]", "setting", "verdict");
+    }
+    for (size_t i = 0; i < product->classes.n; i++) {
+        print_class(&product->classes.v[i]);
+    }
+    for (size_t i = 0; i < product->classes.n && reproduce; i++) {
+        const struct nt_profile_class *c = &product->classes.v[i];
+        char bytes[24];
+        if (c->verdict == NT_VD_TUNED && c->reproduce.n == 2) {
+            (void)printf("\n  %s %s %s\n    without  %s\n    with     %s\n", nt_coll_names[c->coll],
+                         nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
+                         c->reproduce.v[0], c->reproduce.v[1]);
+        }
+    }
+}
+
+static void print_noteds(const char *title, const struct nt_noteds *list)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        char bytes[24];
+        (void)printf("%-11s%s: %s", i == 0 ? title : "", list->v[i].setting, list->v[i].why);
+        if (!isnan(list->v[i].memory_bytes) && list->v[i].memory_bytes > 0) {
+            (void)printf(", takes %s",
+                         nt_format_bytes((uint64_t)list->v[i].memory_bytes, bytes, sizeof(bytes)));
+        }
+        (void)printf("\n");
+    }
+}
+
+static void print_costs(const struct nt_profile *p)
+{
+    char a[24], b[24], c[24];
+    if (!isnan(p->memory.default_bytes)) {
+        (void)printf("memory     default %.0f MiB", p->memory.default_bytes / 1048576);
+        (void)(isnan(p->memory.static_bytes)
+                   ? 0
+                   : printf(", static %.0f MiB", p->memory.static_bytes / 1048576));
+        (void)(isnan(p->memory.table_bytes)
+                   ? 0
+                   : printf(", table %.0f MiB", p->memory.table_bytes / 1048576));
+        (void)printf(" a rank\n");
+    }
+    if (!isnan(p->first_call.default_ns)) {
+        (void)printf("first call default %s, static %s, table %s\n",
+                     time_text(p->first_call.default_ns, a, sizeof(a)),
+                     time_text(p->first_call.static_ns, b, sizeof(b)),
+                     time_text(p->first_call.table_ns, c, sizeof(c)));
+    }
+}
+
+static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    const struct show_args *a = opts;
+    struct nt_profile *p = NULL;
+    struct nt_buf out;
+    int rc = nt_profile_load(args[0], &p, err);
+    (void)nargs;
+
+    if (rc == 0 && a->format != NULL && a->format[0] == 'j') {
+        nt_buf_init(&out, NT_PROFILE_MAX_BYTES);
+        rc = nt_profile_dump(p, &out, err);
+        (void)fputs(nt_buf_str(&out), stdout);
+        nt_buf_done(&out);
+    } else if (rc == 0) {
+        print_head(p);
+        for (int i = NT_PRODUCT_COUNT - 1; i >= 0; i--) {
+            print_product(p, (enum nt_product)i, a->reproduce);
+        }
+        (void)printf("\n");
+        print_noteds("not checked", &p->not_checked);
+        print_noteds("not allowed", &p->not_allowed_here);
+        print_noteds("inert", &p->inert);
+        print_costs(p);
+        if (p->delivery.hash != NULL && p->delivery.hash[0] != '\0') {
+            (void)printf("delivery   %s\n", p->delivery.file);
+        }
+    }
+    nt_profile_free(p);
+    return rc;
+}
+
+const struct nt_command nt_cmd_show = {
+    .name = "show",
+    .summary = "a profile in the terminal: default, as found, tuned, evidence",
+    .args = "PROFILE",
+    .min_args = 1,
+    .max_args = 1,
+    .opts = show_opts,
+    .size = sizeof(struct show_args),
+    .run = run_show};
