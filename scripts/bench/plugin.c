@@ -1,0 +1,218 @@
+/*
+ * What one decision of the tuner plugin costs, through the built library with its receipt, beside a
+ * linear scan of the same rows in the same run.
+ *
+ * Batches of 64 calls are timed, the same loop around an empty function is taken off, and the three
+ * take turns. Prints median and 99th percentile of a call over all batches, and fails above the
+ * limits given as arguments (ns, 0: none) or when a call allocated.
+ */
+#include <dlfcn.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "profiles/format/table.h"
+#include "profiles/plugin/abi.h"
+
+enum { BATCH = 64, BATCHES = 20000, ROWS = 1000, CALLS = 4096, CELLS = 21 };
+
+extern void *__libc_malloc(size_t size);
+extern void *__libc_calloc(size_t n, size_t size);
+extern void *__libc_realloc(void *p, size_t size);
+void *malloc(size_t size);
+void *calloc(size_t n, size_t size);
+void *realloc(void *p, size_t size);
+
+/* The program's own allocator functions stand before libc's in every library it loads. */
+static unsigned long allocations;
+void *malloc(size_t size)
+{
+    allocations++;
+    return __libc_malloc(size);
+}
+void *calloc(size_t n, size_t size)
+{
+    allocations++;
+    return __libc_calloc(n, size);
+}
+void *realloc(void *p, size_t size)
+{
+    allocations++;
+    return __libc_realloc(p, size);
+}
+
+struct call {
+    int coll;
+    size_t bytes;
+};
+typedef int (*ask_cb)(void *context, int coll, size_t bytes, int pipe_ops, float **cost, int nalgo,
+                      int nproto, int reg_buff, int *channels);
+
+static struct nt_table_row rows[ROWS];
+static struct call calls[CALLS];
+static double samples[3][BATCHES];
+
+static int empty(void *context, int coll, size_t bytes, int pipe_ops, float **cost, int nalgo,
+                 int nproto, int reg_buff, int *channels)
+{
+    (void)context, (void)coll, (void)bytes, (void)pipe_ops, (void)cost, (void)nalgo, (void)nproto;
+    (void)reg_buff, (void)channels;
+    return 0;
+}
+
+static int linear(void *context, int coll, size_t bytes, int pipe_ops, float **cost, int nalgo,
+                  int nproto, int reg_buff, int *channels)
+{
+    float *cells = (float *)(void *)cost;
+    (void)context, (void)reg_buff, (void)nalgo;
+    for (unsigned i = 0; i < ROWS && pipe_ops <= 1; i++) {
+        const struct nt_table_row *r = &rows[i];
+        if (r->coll == coll && r->nranks == 8 && r->nnodes == 1 && bytes >= r->min_bytes &&
+            bytes <= r->max_bytes) {
+            if (cells[r->algo * nproto + r->proto] >= 0) {
+                cells[r->algo * nproto + r->proto] = 0;
+                *channels = r->channels;
+            }
+            return 0;
+        }
+    }
+    return 0;
+}
+
+static double now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+/* 200 rows a collective, five an octave, from 64 B up. */
+static void make_rows(void)
+{
+    for (unsigned i = 0; i < ROWS; i++) {
+        unsigned k = i % 200;
+        uint64_t octave = UINT64_C(64) << k / 5, step = octave / 5;
+        uint64_t min = octave + k % 5 * step;
+        rows[i] = (struct nt_table_row){.coll = (uint8_t)(i / 200),
+                                        .nranks = 8,
+                                        .nnodes = 1,
+                                        .min_bytes = min,
+                                        .max_bytes = min + step - 1,
+                                        .algo = 1,
+                                        .proto = (int8_t)(i % 3),
+                                        .channels = (uint16_t)(1 + i % 32)};
+    }
+    srandom(7);
+    for (unsigned i = 0; i < CALLS; i++) {
+        const struct nt_table_row *r = &rows[random() % ROWS];
+        uint64_t width = r->max_bytes - r->min_bytes + 1;
+        calls[i] = (struct call){r->coll, r->min_bytes + (uint64_t)random() % width};
+    }
+}
+
+static double batch(ask_cb ask, void *context, unsigned at)
+{
+    static float cost[CELLS]; /* all offered */
+    int channels = 0;
+    double start = now_ns();
+    for (unsigned i = 0; i < BATCH; i++) {
+        const struct call *c = &calls[(at + i) % CALLS];
+        (void)ask(context, c->coll, c->bytes, 1, (float **)(void *)cost, 7, 3, 0, &channels);
+    }
+    return (now_ns() - start) / BATCH;
+}
+
+static int up(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static void *tell_and_load(const char *lib, char *dir, const char **ret_error)
+{
+    char path[256], receipts[256], hash[NT_HASH_HEX + 1];
+    struct nt_why why = {""};
+    uint8_t *data;
+    size_t size;
+    FILE *f;
+
+    *ret_error = "cannot write a delivery file";
+    if (nt_table_write(NT_TABLE_TABLE, NULL, 0, rows, ROWS, &data, &size, hash, &why) != 0 ||
+        mkdtemp(dir) == NULL) {
+        (void)fprintf(stderr, "%s\n", why.text);
+        return NULL;
+    }
+    (void)snprintf(path, sizeof(path), "%s/table", dir);
+    (void)snprintf(receipts, sizeof(receipts), "%s/receipts", dir);
+    f = fopen(path, "we");
+    if (f == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0 || chmod(path, 0644) != 0 ||
+        mkdir(receipts, 0700) != 0) {
+        return NULL;
+    }
+    free(data);
+    (void)setenv("NCCLTUNE_PROFILE", hash, 1);
+    (void)setenv("NCCLTUNE_TABLE", path, 1);
+    (void)setenv("NCCLTUNE_RECEIPTS", receipts, 1);
+    *ret_error = "cannot load the library";
+    return dlopen(lib, RTLD_NOW | RTLD_LOCAL);
+}
+
+static void report(unsigned i, const char *name, double limit_median, double limit_p99, int *bad)
+{
+    double median, p99;
+    qsort(samples[i], BATCHES, sizeof(double), up);
+    median = samples[i][BATCHES / 2];
+    p99 = samples[i][BATCHES / 100 * 99];
+    (void)printf("%-22s median %7.1f ns  p99 %7.1f ns  (%d batches of %d calls, %d rows)\n", name,
+                 median, p99, BATCHES, BATCH, ROWS);
+    *bad |= (limit_median > 0 && median > limit_median) || (limit_p99 > 0 && p99 > limit_p99);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st, (void)type, (void)at;
+    return remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    char dir[] = "/tmp/nt-bench-XXXXXX";
+    const char *error;
+    void *context = NULL, *lib;
+    const struct nt_tuner_v5 *v5;
+    unsigned long before;
+    int bad = 0;
+
+    if (argc < 2) {
+        (void)fprintf(stderr, "usage: %s LIBRARY [MEDIAN_NS [P99_NS]]\n", argv[0]);
+        return 2;
+    }
+    make_rows();
+    lib = tell_and_load(argv[1], dir, &error);
+    v5 = lib != NULL ? dlsym(lib, "ncclTunerPlugin_v5") : NULL;
+    if (v5 == NULL || v5->init(&context, 1, 8, 1, NULL, NULL, NULL) != 0 || context == NULL) {
+        (void)fprintf(stderr, "%s\n", lib == NULL ? error : "the plugin refused");
+        return 1;
+    }
+    before = allocations;
+    for (unsigned i = 0; i < BATCHES; i++) {
+        unsigned at = i * BATCH;
+        double loop = batch(empty, context, at);
+        samples[0][i] = loop;
+        samples[1][i] = batch(v5->get_coll_info, context, at) - loop;
+        samples[2][i] = batch(linear, context, at) - loop;
+    }
+    before = allocations - before; /* of the calls alone */
+    bad |= before != 0;
+    report(0, "empty call (taken off)", 0, 0, &bad);
+    report(1, "plugin", argc > 2 ? atof(argv[2]) : 0, argc > 3 ? atof(argv[3]) : 0, &bad);
+    report(2, "linear scan", 0, 0, &bad);
+    (void)printf("allocations in %u calls: %lu\n", BATCHES * BATCH, before);
+    (void)v5->finalize(context);
+    (void)nftw(dir, remove_one, 4, FTW_DEPTH | FTW_PHYS);
+    return bad;
+}
