@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""check_profile.py NCCLTUNE SAMPLE_PROGRAM: show, export and decide as a user meets them: words and exit codes."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+NCCLTUNE, SAMPLE = sys.argv[1], sys.argv[2]
+
+
+def run(*args, cwd):
+    return subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=cwd)
+
+
+# arguments (PROFILE, RIG and EMPTY stand for files), exit code, what stdout and stderr say
+CASES = [
+    (["show", "PROFILE"], 0, ["ring/ll/2", "+25.0 % [23.0, 27.0]", "13.7 µs", "NCCL_NVLS_ENABLE=0", "product static"], ""),
+    (["show", "PROFILE", "--reproduce"], 0, ["without  mpirun -np 8", "-x NCCL_ALGO=AllReduce:Ring"], ""),
+    (["show", "RIG"], 0, ["mps-sockets (functional: not a real node)"], ""),
+    (["show", "EMPTY"], 0, ["product table: the defaults win here"], ""),
+    (["show", "nowhere.json"], 2, [], "nowhere.json"),
+    (["show", "PROFILE", "--format", "yaml"], 2, [], "unknown value 'yaml'"),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K"], 0,
+     ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--mode", "graph"], 0,
+     ["gain 25.0 %", "runner-up ring/ll/4", "rejected  tree/ll: slower in eager mode"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M"], 0, ["all_reduce 1M: default", "nearest class 1M: default"], ""),
+    (["decide", "PROFILE", "-c", "all_gather", "-b", "1M"], 0, ["all_gather 1M: default", "was not measured"], ""),
+    (["decide", "PROFILE", "-c", "alltoall", "-b", "1M"], 0, ["NCCL asks no tuner about this collective"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "64M", "--static"], 0, ["NCCL_ALGO=allreduce:tree,ring"], ""),
+    (["decide", "PROFILE", "-c", "allreduce", "-b", "1M"], 2, [], "did you mean 'all_reduce'"),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "4X"], 2, [], "--bytes"),
+    (["decide", "PROFILE"], 2, [], "--collective and --bytes"),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M", "--mode", "graf"], 2, [], "did you mean 'graph'"),
+    (["export", "PROFILE", "--format", "kubernetes"], 2, [], "unknown value 'kubernetes'"),
+    (["export", "PROFILE", "--format", "dokcer"], 2, [], "did you mean 'docker'"),
+    (["export", "PROFILE", "--nccl", "new"], 2, [], "--nccl: 'new' is not an NCCL version"),
+    (["export", "PROFILE", "--dir", "nowhere"], 2, [], "nowhere: no such folder"),
+    (["export", "PROFILE", "--static", "--format", "tuner-csv"], 2, [], "carries only the rows"),
+    (["export", "RIG"], 1, [], "--allow-rig mps-sockets"),
+    (["export", "RIG", "--allow-rig", "mps-sockets", "--static"], 0, ["functional rig"], ""),
+    (["export", "EMPTY"], 0, ["defaults are the best found here"], ""),
+    (["export", "PROFILE", "--static"], 0, ["NCCL_BUFFSIZE=8388608"], ""),
+]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for file, args in (("PROFILE", []), ("EMPTY", ["empty"]), ("RIG", ["rig", "mps-sockets"])):
+            (folder / file).write_text(subprocess.run([SAMPLE, *args], check=True, capture_output=True, text=True).stdout)
+        for args, code, says, warns in CASES:
+            got = run(*args, cwd=folder)
+            missing = [s for s in says if s not in got.stdout]
+            if got.returncode != code or missing or warns not in got.stderr or (code and got.stdout):
+                sys.exit(f"{' '.join(args)}: exit {got.returncode}, lacks {missing}\n{got.stdout}\n{got.stderr}")
+        assert not list(folder.glob("*.nctable")), "a refused or static export leaves no delivery file"
+        check_files(folder)
+    print(f"{len(CASES)} command lines")
+
+
+def check_files(folder):
+    document = json.loads((folder / "PROFILE").read_text())
+    assert json.loads(run("show", "PROFILE", "--format", "json", cwd=folder).stdout) == document
+    answer = json.loads(run("decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--format", "json", cwd=folder).stdout)
+    assert answer["setting"] == "ring/ll/2" and answer["evidence"]["verdict"] == "tuned", answer
+    (folder / "out").mkdir()
+    got = run("export", "PROFILE", "--out", "out/nccl.env", cwd=folder)
+    assert got.returncode == 0 and got.stdout == "", got
+    table, = (folder / "out").glob("*.nctable")
+    assert f"NCCLTUNE_TABLE={table.resolve()}" in (folder / "out" / "nccl.env").read_text()
+    assert table.name == document["delivery"]["file"]
+
+
+main()
