@@ -1,0 +1,334 @@
+/* From the races to the two products, and the gate: right data in every type, placement and mode of
+ * a row. */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GATE_ROUNDS = 4 };
+
+/* ------------------------------------------------------------------ table */
+
+struct choices {
+    struct nt_call call[MAX_CALLS];
+    uint32_t rank[MAX_CALLS];
+    size_t n;
+};
+
+/* Every call that some size of the collective was asked for; [0] is the default. */
+static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choices *out)
+{
+    const struct setting *s = &p->settings[p->table_setting];
+
+    out->n = 1;
+    out->call[0] = NT_CALL_DEFAULT;
+    out->rank[0] = 0;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; p->points[i].coll == coll && k < s->cells[i].ncalls; k++) {
+            const struct request *q = &s->cells[i].calls[k];
+            const struct nt_executed *x = &s->cells[i].arms[q->arm].executed;
+            size_t at = 1;
+            while (at < out->n && memcmp(&out->call[at], &q->call, sizeof(q->call)) != 0) {
+                at++;
+            }
+            if (q->call.algo < 0 || at == MAX_CALLS) {
+                continue;
+            }
+            if (at == out->n) {
+                out->call[out->n++] = q->call;
+                out->rank[at] = 0;
+            }
+            /* Fewer channels win a tie, and among those the call that leaves them alone. */
+            if (x->channels * 2U + (q->call.channels > 0) > out->rank[at]) {
+                out->rank[at] = x->channels * 2U + (q->call.channels > 0);
+            }
+        }
+    }
+}
+
+static void fill_effects(struct nt_plan *p, uint8_t coll, const struct choices *ch,
+                         struct nt_effect *effects)
+{
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; p->points[i].coll == coll && k < p->nmodes; k++) {
+            const struct cell *c = &p->settings[p->table_setting].cells[i];
+            double se0, base = search_effect(p, p->table_setting, i, p->modes[k], 0, &se0);
+            for (size_t x = 0; x < ch->n; x++, at++) {
+                uint32_t arm = x == 0 ? 0 : search_resolve(c, &ch->call[x]);
+                double se = NAN, e = arm == NONE ? NAN
+                                                 : search_effect(p, p->table_setting, i,
+                                                                 p->modes[k], arm, &se);
+                effects[at] = (struct nt_effect){.log_ratio = e - base, .se = arm == 0 ? 0 : se};
+            }
+        }
+    }
+}
+
+static void add_row(struct nt_plan *p, uint8_t coll, uint32_t first_point, const struct nt_row *r,
+                    struct nt_call call)
+{
+    struct row *row = &p->rows[p->nrows++];
+
+    *row = (struct row){.coll = coll, .range = *r, .call = call, .executed = NT_EXECUTED_NONE};
+    for (uint32_t s = r->first; s <= r->last; s++) {
+        const struct cell *c = &p->settings[p->table_setting].cells[first_point + s];
+        uint32_t arm = search_resolve(c, &call);
+        if (arm != NONE && c->arms[arm].executed.channels > row->executed.channels) {
+            row->executed = c->arms[arm].executed;
+        }
+    }
+    if (row->call.channels > row->executed.channels) { /* never above those seen executed */
+        row->call.channels = row->executed.channels;
+    }
+}
+
+static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, struct nt_err *err)
+{
+    struct choices *ch = calloc(1, sizeof(*ch));
+    struct nt_effect *effects = calloc(p->spec.nsizes * p->nmodes * MAX_CALLS, sizeof(*effects));
+    struct nt_row rows[NT_MAX_SIZES];
+    size_t n = 0;
+    int rc = ch == NULL || effects == NULL ? nt_fail(err, NT_E_NOMEM, 0, "compose") : 0;
+
+    if (rc == 0) {
+        collect_choices(p, coll, ch);
+        fill_effects(p, coll, ch, effects);
+        rc = nt_compose(&nt_compose_defaults,
+                        &(struct nt_compose_in){.sizes = p->spec.sizes,
+                                                .n_sizes = p->spec.nsizes,
+                                                .n_modes = p->nmodes,
+                                                .n_choices = ch->n,
+                                                .effects = effects,
+                                                .tie_rank = ch->rank},
+                        rows, &n, err);
+    }
+    for (size_t i = 0; rc == 0 && i < n && p->nrows < NT_MAX_ROWS; i++) {
+        add_row(p, coll, first_point, &rows[i], ch->call[rows[i].choice]);
+    }
+    free(ch);
+    free(effects);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ static */
+
+/* Restrictions in per-function form that leave a fallback in each list: Ring and Simple are always
+ * built. */
+static const struct mask {
+    const char *algo, *proto; /* NULL: not restricted */
+    bool algos[NT_ALGO_COUNT], protos[NT_PROTO_COUNT];
+} masks[] = {
+    {"ring", NULL, {[NT_RING] = true}, {true, true, true}},
+    {"tree,ring", NULL, {[NT_RING] = true, [NT_TREE] = true}, {true, true, true}},
+    {NULL, "simple", {true, true, true, true, true, true, true}, {[NT_SIMPLE] = true}},
+    {NULL,
+     "ll,simple",
+     {true, true, true, true, true, true, true},
+     {[NT_LL] = true, [NT_SIMPLE] = true}},
+    {"ring", "simple", {[NT_RING] = true}, {[NT_SIMPLE] = true}},
+    {"ring", "ll,simple", {[NT_RING] = true}, {[NT_LL] = true, [NT_SIMPLE] = true}},
+};
+
+/* The call that NCCL makes of a size under a mask: its least estimate. */
+static bool masked_call(const struct point *pt, const struct mask *m, struct nt_call *ret)
+{
+    float least = INFINITY;
+
+    for (int a = 0; a < NT_ALGO_COUNT; a++) {
+        for (int k = 0; k < NT_PROTO_COUNT; k++) {
+            float cost = m->algos[a] && m->protos[k] ? pt->cost[a][k] : -1;
+            if (cost >= 0 && cost < least) {
+                least = cost;
+                *ret = (struct nt_call){.algo = (int8_t)a, .proto = (int8_t)k};
+            }
+        }
+    }
+    return !isinf(least);
+}
+
+/* Mean gain over "as is" of a setting, under a mask or none; NAN: not known at some size, or slower
+ * beyond guard. */
+static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask *m)
+{
+    double sum = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            struct nt_call call = NT_CALL_DEFAULT;
+            double se, e;
+            uint32_t arm = 0;
+            if (m != NULL && p->points[i].coll == NT_ALL_REDUCE) {
+                arm = masked_call(&p->points[i], m, &call)
+                          ? search_resolve(&p->settings[setting].cells[i], &call)
+                          : NONE;
+            }
+            e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
+            if (!(e < log(p->spec.guard))) {
+                return NAN;
+            }
+            sum -= e;
+            n++;
+        }
+    }
+    return n > 0 ? sum / n : NAN;
+}
+
+static void static_text(struct nt_plan *p, uint32_t setting, const struct mask *m)
+{
+    char text[128] = "";
+    size_t n = 0;
+
+    if (m != NULL && m->algo != NULL) {
+        n = (size_t)snprintf(text, sizeof(text), "NCCL_ALGO=allreduce:%s", m->algo);
+    }
+    if (m != NULL && m->proto != NULL) {
+        (void)snprintf(text + n, sizeof(text) - n, "%sNCCL_PROTO=allreduce:%s", n > 0 ? " " : "",
+                       m->proto);
+    }
+    n = strlen(p->settings[setting].vars);
+    if (n + strlen(text) + 2 > sizeof(p->static_vars)) {
+        return;
+    }
+    /* Names are sorted where the profile is written. */
+    memcpy(p->static_vars, p->settings[setting].vars, n);
+    if (n > 0 && text[0] != '\0') {
+        p->static_vars[n++] = ' ';
+    }
+    memcpy(p->static_vars + n, text, strlen(text) + 1);
+}
+
+static void compose_static(struct nt_plan *p)
+{
+    double best = log(p->spec.margin);
+
+    p->static_vars[0] = '\0';
+    for (uint32_t s = 0; s < p->nsettings; s++) {
+        bool masks_too = p->spec.colls[NT_ALL_REDUCE] && p->spec.rig != NT_RIG_RECORDING;
+        if (p->settings[s].status != NT_ST_OK || p->settings[s].cells == NULL) {
+            continue;
+        }
+        for (size_t i = 0; i <= (masks_too ? sizeof(masks) / sizeof(masks[0]) : 0); i++) {
+            const struct mask *m = i == 0 ? NULL : &masks[i - 1];
+            double gain = s == 0 && m == NULL ? NAN : static_gain(p, s, m);
+            if (gain > best) {
+                best = gain;
+                static_text(p, s, m);
+            }
+        }
+    }
+}
+
+int compose_products(struct nt_plan *p, struct nt_err *err)
+{
+    uint32_t first = 0;
+    int rc = 0;
+
+    p->nrows = 0;
+    for (uint32_t i = 0; i < p->npoints && rc == 0; i++) {
+        if (i == 0 || p->points[i].coll != p->points[i - 1].coll) {
+            first = i;
+            if (p->points[first]
+                    .asked) { /* NCCL's tuner is never asked about the others: no rows for them */
+                rc = compose_coll(p, p->points[i].coll, first, err);
+            }
+        }
+    }
+    compose_static(p);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ gate */
+
+static uint32_t first_point_of(const struct nt_plan *p, uint8_t coll)
+{
+    uint32_t i = 0;
+    while (p->points[i].coll != coll) {
+        i++;
+    }
+    return i;
+}
+
+static void push_gate(struct nt_plan *p, uint32_t row, uint32_t point, enum nt_mode mode, int dtype,
+                      int place)
+{
+    struct nt_case cs = plan_case(p, point, mode);
+    struct todo *t;
+
+    cs.dtype = (uint8_t)dtype;
+    cs.place = (uint8_t)place;
+    t = plan_measure(p, 0, FOR_GATE, &cs, p->rows[row].call, plan_default_ns(p, point, mode), 0);
+    t->setting = p->table_setting;
+    t->point = point;
+    t->mode = mode;
+    t->arm = search_resolve(&p->settings[p->table_setting].cells[point], &p->rows[row].call);
+    t->step.m.warmup = 0;
+    t->step.m.verify = NT_VERIFY_BEFORE;
+}
+
+static void push_gates(struct nt_plan *p)
+{
+    for (uint32_t r = 0; r < p->nrows; r++) {
+        for (uint32_t s = p->rows[r].range.first; s <= p->rows[r].range.last; s++) {
+            uint32_t point = first_point_of(p, p->rows[r].coll) + s;
+            for (uint32_t k = 0; k < p->nmodes; k++) {
+                for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+                    for (int place = 0; place < NT_PLACE_COUNT; place++) {
+                        bool raced = d == (int)p->raced_dtype && place == (int)p->raced_place;
+                        if (p->spec.dtypes[d] && p->spec.places[place] && !raced) {
+                            push_gate(p, r, point, p->modes[k], d, place);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/* gate_at counts the rounds; a row whose gate failed is composed anew without that tuple. */
+bool gate_refill(struct nt_plan *p)
+{
+    static const enum nt_arm search = NT_ARM_SEARCH;
+
+    if (p->gate_at == 0 || p->gate_started) {
+        p->gate_started = false;
+        if (compose_products(p, &p->failed) != 0 || p->nrows == 0 || ++p->gate_at > GATE_ROUNDS) {
+            p->nrows = p->gate_at > GATE_ROUNDS ? 0 : p->nrows;
+            plan_stop(p);
+            return false;
+        }
+    } else if (p->nlive > 0) { /* all gates passed */
+        plan_stop(p);
+        return false;
+    }
+    if (p->nlive == 0 || p->live_setting != p->table_setting || p->live[0].arm != NT_ARM_SEARCH) {
+        plan_stop(p);
+        (void)plan_start(p, &search, 1, p->table_setting);
+    }
+    push_gates(p);
+    return true;
+}
+
+void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct cell *c = &p->settings[t->setting].cells[t->point];
+    uint8_t status = o->result->status;
+
+    if (status == NT_ST_NOT_RECORDED) {
+        plan_not_checked(p, "gate: %s %s", nt_dtype_names[t->step.cs.dtype],
+                         nt_place_names[t->step.cs.place]);
+        return;
+    }
+    if (status == NT_ST_OK || t->arm == NONE || (o->lost && t->step.m.call.algo < 0)) {
+        return;
+    }
+    c->arms[t->arm].status = status;
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        nt_race_fail(c->race[p->modes[k]], t->arm, status);
+    }
+    p->gate_started = true; /* compose again without it */
+}

@@ -1,0 +1,404 @@
+/*
+ * Confirm: pairs of fresh gangs on the delivery path, all alive together, blocks in ABBA order;
+ * every class, edge and other check point in every pair. Rows are cut only at points that were
+ * themselves checked in the same pairs, so a shrunk row needs no further round.
+ */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2 };
+
+static uint64_t align_down(const struct nt_plan *p, uint64_t bytes)
+{
+    uint64_t grain = UINT64_C(4) * p->spec.ranks;
+    return bytes / grain * grain;
+}
+
+/* Time that the confirm of a table over all classes takes: what the search may not use. */
+uint64_t confirm_cost_ns(const struct nt_plan *p)
+{
+    double pair = (double)p->start_ns * 1.5;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            uint64_t bytes = p->points[i].bytes;
+            double each = plan_default_ns(p, i, m) * plan_inner(m, bytes);
+            /* Two arms, two blocks, gate and warm-up; about as much again for edges. */
+            pair += 2.0 * 2 * BLOCKS *
+                    (each * (plan_samples(m, bytes, each / plan_inner(m, bytes)) + 2) + 1e6);
+        }
+    }
+    return (uint64_t)(pair * p->spec.pairs);
+}
+
+void confirm_free(struct nt_plan *p)
+{
+    free(p->confirm.points);
+    p->confirm.points = NULL;
+    for (uint32_t r = 0; r < NT_MAX_ROWS; r++) {
+        free(p->rows[r].norm[0]);
+        free(p->rows[r].norm[1]);
+        p->rows[r].norm[0] = p->rows[r].norm[1] = NULL;
+    }
+}
+
+/* ------------------------------------------------------------------ check points */
+
+static struct check_point *add_check(struct nt_plan *p, enum check kind, const struct nt_case *cs,
+                                     uint32_t row, uint32_t point)
+{
+    static struct check_point scratch;
+    struct check_point *c;
+
+    if (p->confirm.npoints == MAX_CHECKS) {
+        plan_not_checked(p, "confirm: more than %d check points", MAX_CHECKS);
+        return &scratch;
+    }
+    c = &p->confirm.points[p->confirm.npoints++];
+    *c = (struct check_point){
+        .kind = kind, .cs = *cs, .row = row, .point = point, .call = NT_CALL_DEFAULT};
+    c->call = row != NONE ? p->rows[row].call : NT_CALL_DEFAULT;
+    c->est_ns = point != NONE ? plan_default_ns(p, point, (enum nt_mode)cs->mode) : 1e6;
+    c->rotates = kind == CHECK_CLASS || kind == CHECK_EDGE || kind == CHECK_OFF;
+    c->arms[NT_ARM_TABLE] = p->confirm.table;
+    c->arms[NT_ARM_STATIC] = p->confirm.fixed && row == NONE;
+    for (int a = 0; a < NT_ARM_COUNT; a++) {
+        for (int i = 0; i < MAX_PAIRS; i++) {
+            c->x[a][i] = NAN;
+        }
+    }
+    return c;
+}
+
+static uint32_t row_of(const struct nt_plan *p, uint32_t point)
+{
+    for (uint32_t r = 0; r < p->nrows; r++) {
+        if (p->rows[r].coll == p->points[point].coll &&
+            p->points[point].bytes >= p->rows[r].range.min_bytes &&
+            p->points[point].bytes <= p->rows[r].range.max_bytes) {
+            return r;
+        }
+    }
+    return NONE;
+}
+
+/* The parts of a row that belong to one ladder size begin and end here. */
+static void segment(const struct nt_plan *p, const struct row *r, uint32_t size, uint64_t *ret_min,
+                    uint64_t *ret_max)
+{
+    const uint64_t *s = p->spec.sizes;
+    *ret_min =
+        size == r->range.first ? r->range.min_bytes : nt_compose_midpoint(s[size - 1], s[size]) + 1;
+    *ret_max =
+        size == r->range.last ? r->range.max_bytes : nt_compose_midpoint(s[size], s[size + 1]);
+}
+
+static void add_edges(struct nt_plan *p, uint32_t row, uint32_t size, uint32_t point)
+{
+    uint64_t grain = UINT64_C(4) * p->spec.ranks, lo = 0, hi = 0;
+
+    segment(p, &p->rows[row], size, &lo, &hi);
+    lo = align_down(p, lo + grain - 1);
+    hi = align_down(p, hi);
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        struct nt_case cs = plan_case(p, point, p->modes[k]);
+        if (hi > cs.bytes) {
+            cs.bytes = hi;
+            add_check(p, CHECK_EDGE, &cs, row, point)->est_ns *=
+                (double)hi / (double)p->points[point].bytes;
+        }
+        if (lo < p->points[point].bytes) {
+            cs.bytes = lo;
+            (void)add_check(p, CHECK_EDGE, &cs, row, point);
+        }
+    }
+}
+
+/* Once a row, at its middle size: an odd size, beside a running product, eight calls in a group. */
+static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point)
+{
+    uint32_t size = (p->rows[row].range.first + p->rows[row].range.last) / 2,
+             point = first_point + size;
+    struct nt_case cs = plan_case(p, point, p->modes[0]);
+    uint64_t lo = 0, hi = 0, odd = cs.bytes + (UINT64_C(4) * p->spec.ranks) * 3;
+
+    segment(p, &p->rows[row], size, &lo, &hi);
+    if (odd < hi) {
+        cs.bytes = odd;
+        (void)add_check(p, CHECK_OFF, &cs, row, point);
+        cs.bytes = p->points[point].bytes;
+    }
+    add_check(p, CHECK_BUSY, &cs, row, point)->flags = NT_M_BUSY;
+    if (cs.mode == NT_EAGER) {
+        struct check_point *c = add_check(p, CHECK_GROUP, &cs, row, point);
+        c->flags = NT_M_GROUP8;
+        c->est_ns *= 4;
+    }
+}
+
+/* Process variables reach every collective: three sizes of those that are not tuned here. */
+static void add_others(struct nt_plan *p)
+{
+    const uint64_t sizes[] = {p->spec.sizes[p->spec.nsizes / 6], p->spec.sizes[p->spec.nsizes / 2],
+                              p->spec.sizes[p->spec.nsizes - 1 - p->spec.nsizes / 6]};
+
+    for (int coll = 0; coll < NT_TUNER_COLLS; coll++) {
+        for (size_t i = 0; !p->spec.colls[coll] && i < 3; i++) {
+            struct nt_case cs = plan_case(p, 0, p->modes[0]);
+            struct check_point *c;
+            cs.coll = (uint8_t)coll;
+            cs.bytes = align_down(p, sizes[i]);
+            cs.mode = NT_EAGER;
+            c = add_check(p, CHECK_OTHER, &cs, NONE, NONE);
+            c->flags = coll == NT_BROADCAST || coll == NT_REDUCE ? NT_M_BARRIER : 0;
+            c->arms[NT_ARM_TABLE] =
+                p->confirm.table && p->settings[p->table_setting].vars[0] != '\0';
+            c->est_ns = plan_default_ns(p, (uint32_t)(p->spec.nsizes / 2), NT_EAGER);
+        }
+    }
+}
+
+static void add_points(struct nt_plan *p)
+{
+    bool all = p->confirm.fixed || p->settings[p->table_setting].vars[0] != '\0';
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        uint32_t row = p->confirm.table ? row_of(p, i) : NONE;
+        first = i > 0 && p->points[i].coll == p->points[i - 1].coll ? first : i;
+        for (uint32_t k = 0; k < p->nmodes && (all || row != NONE); k++) {
+            struct nt_case cs = plan_case(p, i, p->modes[k]);
+            struct check_point *c = add_check(p, CHECK_CLASS, &cs, row, i);
+            c->arms[NT_ARM_STATIC] = p->confirm.fixed;
+        }
+        if (row != NONE && p->spec.extra_guards) {
+            add_edges(p, row, i - first, i);
+            if ((p->rows[row].range.first + p->rows[row].range.last) / 2 == i - first) {
+                add_once(p, row, first);
+            }
+        }
+    }
+    if (all && p->spec.extra_guards) {
+        add_others(p);
+    }
+}
+
+static bool set_up(struct nt_plan *p)
+{
+    struct confirm *c = &p->confirm;
+
+    c->started = true;
+    c->table = p->nrows > 0 || (p->table_setting != 0 && p->static_vars[0] == '\0');
+    c->fixed = p->static_vars[0] != '\0';
+    if (!c->table && !c->fixed) {
+        return false;
+    }
+    c->points = calloc(MAX_CHECKS, sizeof(c->points[0]));
+    if (c->points == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "check points");
+        return false;
+    }
+    for (uint32_t r = 0; r < p->nrows; r++) {
+        p->served[p->nserved++] = (struct nt_row_result){.coll = p->rows[r].coll,
+                                                         .min_bytes = p->rows[r].range.min_bytes,
+                                                         .max_bytes = p->rows[r].range.max_bytes,
+                                                         .call = p->rows[r].call,
+                                                         .executed = p->rows[r].executed};
+    }
+    add_points(p);
+    return true;
+}
+
+/* ------------------------------------------------------------------ pairs */
+
+/* Latin square: each class meets all types and placements in turn, and in one pair the classes are
+ * spread over them. */
+static void rotate(const struct nt_plan *p, uint32_t index, struct nt_case *cs)
+{
+    int combos[NT_DTYPE_COUNT * NT_PLACE_COUNT][2];
+    uint32_t n = 0, at;
+
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        for (int place = 0; place < NT_PLACE_COUNT; place++) {
+            if (p->spec.dtypes[d] && p->spec.places[place]) {
+                combos[n][0] = d;
+                combos[n++][1] = place;
+            }
+        }
+    }
+    at = (p->confirm.pair + index) % n;
+    cs->dtype = (uint8_t)combos[at][0];
+    cs->place = (uint8_t)combos[at][1];
+}
+
+static bool baseline(enum nt_arm arm)
+{
+    return arm == NT_ARM_DEFAULT || arm == NT_ARM_AS_FOUND;
+}
+
+static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t rep)
+{
+    const struct check_point *c = &p->confirm.points[index];
+    enum nt_arm arm = p->live[live].arm;
+    struct nt_case cs = c->cs;
+    struct todo *t;
+
+    if ((!baseline(arm) && !c->arms[arm]) || c->broken[arm]) {
+        return;
+    }
+    if (c->rotates) {
+        rotate(p, index, &cs);
+    }
+    t = plan_measure(p, live, FOR_CHECK, &cs, arm == NT_ARM_TABLE ? c->call : NT_CALL_DEFAULT,
+                     c->est_ns, plan_samples((enum nt_mode)cs.mode, cs.bytes, c->est_ns));
+    t->index = index;
+    t->arm = arm;
+    t->rep = rep;
+    t->step.m.flags = c->flags;
+    if (rep == 0 && !baseline(arm)) {
+        t->step.m.verify = p->confirm.pair == 0 ? NT_VERIFY_BOTH : NT_VERIFY_BEFORE;
+        t->step.m.warmup = 0;
+    }
+    if (rep == 0 && p->confirm.pair == 0 && c->kind == CHECK_CLASS) {
+        t->step.m.flags |= NT_M_READBACK;
+    }
+}
+
+static bool start_pair(struct nt_plan *p)
+{
+    enum nt_arm arms[NT_PLAN_GANGS];
+    uint32_t order[NT_PLAN_GANGS], points[MAX_CHECKS];
+    size_t n = 0;
+
+    arms[n++] = NT_ARM_DEFAULT;
+    if (p->confirm.table) {
+        arms[n++] = NT_ARM_TABLE;
+    }
+    if (p->confirm.fixed) {
+        arms[n++] = NT_ARM_STATIC;
+    }
+    if (p->spec.as_found[0] != '\0') {
+        arms[n++] = NT_ARM_AS_FOUND;
+    }
+    for (uint32_t i = (uint32_t)n; i > 1; i--) { /* start order at random */
+        uint32_t j = (uint32_t)nt_rng_below(&p->rng, i);
+        enum nt_arm swap = arms[i - 1];
+        arms[i - 1] = arms[j];
+        arms[j] = swap;
+    }
+    (void)plan_start(p, arms, n, p->table_setting);
+    for (uint32_t i = 0; i < p->confirm.npoints; i++) {
+        points[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, points, p->confirm.npoints);
+    for (uint32_t i = 0; i < p->confirm.npoints; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            order[k] = k;
+        }
+        nt_rng_shuffle(&p->rng, order, n);
+        for (size_t k = 0; k < n; k++) { /* A B … */
+            push_check(p, points[i], order[k], 0);
+        }
+        for (size_t k = n; k-- > 0;) { /* … B A */
+            push_check(p, points[i], order[k], 1);
+        }
+    }
+    return true;
+}
+
+static void clear_pair(struct nt_plan *p)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        for (int a = 0; a < NT_ARM_COUNT; a++) {
+            p->confirm.points[i].x[a][p->confirm.pair] = NAN;
+        }
+    }
+}
+
+bool confirm_refill(struct nt_plan *p)
+{
+    struct confirm *c = &p->confirm;
+
+    if (!c->started) {
+        plan_stop(p);
+        if (!set_up(p)) {
+            return false;
+        }
+        return start_pair(p);
+    }
+    if (!c->table && !c->fixed) {
+        plan_stop(p);
+        return false;
+    }
+    if (p->nlive > 0) { /* the pair is done */
+        plan_stop(p);
+        if (++c->pair == p->spec.pairs) {
+            return false;
+        }
+    } else { /* it was lost: a fresh one in its place */
+        clear_pair(p);
+        if (++c->redo > MAX_REDO) {
+            plan_not_checked(p, "confirm: %u pairs were lost", c->redo);
+            c->table = c->fixed = false;
+            return false;
+        }
+    }
+    return start_pair(p);
+}
+
+/* Samples of a row's classes over a constant of the class: what the tail is judged on. */
+static void keep_tail(struct nt_plan *p, const struct check_point *c, enum nt_arm arm,
+                      const struct nt_result *r)
+{
+    int side = arm == NT_ARM_DEFAULT ? 0 : 1;
+    struct row *row = &p->rows[c->row];
+    float *grown = realloc(row->norm[side], (row->nnorm[side] + r->count) * sizeof(float));
+
+    if (grown == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "samples");
+        return;
+    }
+    row->norm[side] = grown;
+    for (size_t i = 0; i < r->count; i++) {
+        grown[row->nnorm[side]++] = (float)(r->ns[i] / c->est_ns);
+    }
+}
+
+static bool executed_as_asked(const struct nt_executed *x, const struct nt_call *call)
+{
+    return x->algo == call->algo && x->proto == call->proto &&
+           (call->channels == 0 || x->channels <= call->channels);
+}
+
+void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct check_point *c = &p->confirm.points[t->index];
+    const struct nt_result *r = o->result;
+    enum nt_arm arm = (enum nt_arm)t->arm;
+    double x = plan_log_median(r), *at = &c->x[arm][p->confirm.pair];
+
+    if (r->status == NT_ST_NOT_RECORDED) {
+        c->not_recorded = true;
+        return;
+    }
+    if (isnan(x)) {
+        if (!baseline(arm)) { /* wrong, hung or refused on the delivery path: never in a profile */
+            c->broken[arm] = true;
+        }
+        return;
+    }
+    if (arm == NT_ARM_TABLE && (t->step.m.flags & NT_M_READBACK) != 0 && c->row != NONE &&
+        !executed_as_asked(&r->executed, &c->call)) {
+        c->broken[arm] = true; /* the row was not seen executed */
+    }
+    *at = isnan(*at) ? x : (*at + x) / 2;
+    if (c->kind == CHECK_CLASS && c->row != NONE &&
+        (arm == NT_ARM_DEFAULT || arm == NT_ARM_TABLE)) {
+        keep_tail(p, c, arm, r);
+    }
+}

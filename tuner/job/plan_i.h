@@ -1,0 +1,229 @@
+/* plan_i - what the files of the plan share. Private to tuner/job. */
+#pragma once
+#include "tuner/base/rng.h"
+#include "tuner/job/plan.h"
+#include "tuner/search/compose.h"
+#include "tuner/search/race.h"
+#include "tuner/search/refine.h"
+#include "tuner/stats/stats.h"
+
+enum { MAX_ARMS = 64, MAX_CALLS = 160, MAX_PRE = 96, MAX_PAIRS = 16 };
+
+/* A call that was asked for in a cell, and the arm that ran. */
+struct request {
+    struct nt_call call;
+    uint32_t arm;
+};
+struct arm {
+    struct nt_call call; /* the first that led here */
+    struct nt_executed executed;
+    uint8_t status;  /* enum nt_status; not ok: out */
+    uint8_t gated;   /* bit per mode: its data was right there */
+    double look_log; /* its first block, until the races exist; NAN: none */
+    uint32_t look_samples;
+};
+/* One ladder size under one process setting. */
+struct cell {
+    struct arm arms[MAX_ARMS];
+    uint32_t narms;
+    struct request calls[MAX_CALLS];
+    uint32_t ncalls;
+    bool explored, hopeless;
+    uint32_t combo, step; /* where the exploration stands: algo × proto, rung of the ladder */
+    struct nt_race *race[NT_MODE_COUNT];
+    double def_sum[NT_MODE_COUNT]; /* of log default block medians */
+    uint32_t def_n[NT_MODE_COUNT];
+};
+struct setting {
+    char vars[NT_SETTING_LEN];
+    struct cell *cells; /* [npoints]; NULL until it is tried */
+    uint32_t gangs;     /* used by its races */
+    bool pinned;        /* each mode's pick is held in the races of the others */
+    bool again;         /* its last gang was lost: another goes on in its place */
+    uint32_t losses;
+    double table_gain, static_gain, se;
+    uint8_t status; /* ok, or why it is out */
+};
+/* One ladder size of one collective. */
+struct point {
+    uint8_t coll;
+    uint64_t bytes;
+    float cost[NT_ALGO_COUNT][NT_PROTO_COUNT];
+    bool asked; /* NCCL consults a tuner for it */
+    struct {
+        double value[MAX_PRE]; /* log medians of default blocks as is */
+        uint32_t gang[MAX_PRE];
+        uint32_t n;
+        struct nt_noise noise;
+        double detectable;
+    } pre[NT_MODE_COUNT];
+    struct nt_executed def; /* what the default executes */
+};
+
+/* Kinds of check points of the confirm. */
+enum check {
+    CHECK_CLASS,
+    CHECK_EDGE,
+    CHECK_OFF,
+    CHECK_BUSY,
+    CHECK_GROUP,
+    CHECK_OTHER,
+    CHECK_COUNT
+};
+struct check_point {
+    struct nt_case cs; /* dtype and place are chosen per pair when rotates */
+    enum check kind;
+    uint32_t row, point; /* NONE: belongs to no row */
+    uint32_t flags;      /* NT_M_* */
+    bool rotates;
+    bool arms[NT_ARM_COUNT];           /* who runs it; baselines always */
+    double x[NT_ARM_COUNT][MAX_PAIRS]; /* mean log ns per pair; NAN: none */
+    double est_ns;
+    struct nt_call call; /* of the table there */
+    bool not_recorded, broken[NT_ARM_COUNT];
+};
+struct row { /* before and after the confirm */
+    uint8_t coll;
+    struct nt_row range; /* indices into sizes, bytes */
+    struct nt_call call;
+    struct nt_executed executed;
+    bool out;
+    char why[96];
+    float *norm[2]; /* normalised samples of default and tuned, for the tail */
+    size_t nnorm[2];
+};
+
+enum purpose {
+    FOR_NOTHING,
+    FOR_WARM,
+    FOR_NOISE,
+    FOR_EXPLORE,
+    FOR_BLOCK,
+    FOR_GATE,
+    FOR_CHECK,
+    FOR_CANARY,
+    PURPOSE_COUNT
+};
+/* A queued step with what it is for. */
+struct todo {
+    struct nt_plan_step step;
+    enum purpose purpose;
+    uint32_t setting, point, mode, arm, index, rep;
+};
+
+struct confirm {
+    struct check_point *points;
+    size_t npoints;
+    uint32_t pair, redo;
+    enum nt_arm arms[NT_ARM_COUNT];
+    size_t narms;
+    bool started, evaluated;
+    bool table, fixed; /* products that take part: table, static */
+};
+
+struct nt_plan {
+    struct nt_spec spec;
+    struct nt_rng rng;
+    struct nt_err failed; /* code set: the job cannot go on */
+    enum nt_stage stage;
+    bool finished;
+    uint64_t seq, gang_number, trials;
+    uint64_t held_ns, reserve_ns, start_ns; /* start_ns: mean time to start gangs */
+    uint32_t starts;
+
+    struct todo *queue;
+    size_t head, tail, cap;
+    struct nt_plan_gang live[NT_PLAN_GANGS];
+    size_t nlive;
+    uint32_t live_setting; /* of a search gang */
+    uint32_t losses;       /* gangs lost in a row without a good trial between */
+    bool canary;           /* the next gang first shows that the default still works */
+
+    struct point *points;
+    uint32_t npoints;
+    uint32_t *order; /* scratch: points in random order */
+    enum nt_mode modes[NT_MODE_COUNT];
+    uint32_t nmodes;
+    enum nt_dtype raced_dtype;
+    enum nt_place raced_place;
+
+    struct setting settings[NT_MAX_SETTINGS * 2];
+    uint32_t nsettings;
+
+    /* preflight */
+    uint32_t pre_gang, warm_n;
+    double warm[4];
+
+    /* race and refine */
+    uint32_t cursor, race_gang, hangs[NT_ALGO_COUNT][NT_PROTO_COUNT];
+    bool scored_half;
+    struct nt_refine *refine;
+    uint32_t refine_at;                     /* setting being tried; 0: none */
+    uint32_t knobs[NT_REFINE_MAX_VARS][16]; /* setting index of each value, [k][0] = 0 */
+    uint32_t knob_values[NT_REFINE_MAX_VARS], nknobs;
+    uint32_t table_setting;
+
+    struct row rows[NT_MAX_ROWS];
+    uint32_t nrows;
+    struct nt_row_result
+        served[NT_MAX_ROWS]; /* rows as the delivery file of the confirm has them */
+    uint32_t nserved;
+    char static_vars[NT_SETTING_LEN];
+    uint32_t gate_at;
+    bool gate_started;
+    struct confirm confirm;
+
+    double best_gain;
+    struct nt_case best_case;
+    struct nt_call best_call;
+    struct nt_found found;
+    struct nt_found_arm found_arms[MAX_ARMS];
+    struct nt_plan_result result;
+};
+
+#define NONE UINT32_MAX
+
+/* plan.c */
+struct todo *plan_push(struct nt_plan *p, enum nt_do kind, enum purpose purpose);
+void plan_flush(struct nt_plan *p);
+int plan_start(struct nt_plan *p, const enum nt_arm *arms, size_t n, uint32_t setting);
+void plan_stop(struct nt_plan *p);
+struct todo *plan_measure(struct nt_plan *p, size_t live, enum purpose purpose,
+                          const struct nt_case *cs, struct nt_call call, double est_ns,
+                          unsigned samples);
+struct nt_case plan_case(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
+unsigned plan_inner(enum nt_mode mode, uint64_t bytes);
+unsigned plan_samples(enum nt_mode mode, uint64_t bytes, double est_ns);
+double plan_log_median(const struct nt_result *r); /* NAN without samples */
+void plan_not_checked(struct nt_plan *p, const char *fmt, ...) NT_PRINTF(2, 3);
+double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t point,
+                        enum nt_mode mode);
+double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
+bool plan_search_over(const struct nt_plan *p);
+
+/* Each stage queues steps while it has any; false: the stage is over. */
+typedef bool (*stage_fn)(struct nt_plan *p);
+bool preflight_refill(struct nt_plan *p);
+bool race_refill(struct nt_plan *p);
+bool refine_refill(struct nt_plan *p);
+bool gate_refill(struct nt_plan *p);
+bool confirm_refill(struct nt_plan *p);
+bool publish_refill(struct nt_plan *p);
+
+typedef void (*tell_fn)(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void preflight_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+
+/* plan_search.c */
+uint32_t search_resolve(const struct cell *c,
+                        const struct nt_call *call); /* arm that runs it; NONE: not known */
+double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                     uint32_t arm, double *ret_se); /* log(arm / default as is) */
+/* plan_compose.c */
+int compose_products(struct nt_plan *p, struct nt_err *err);
+/* plan_confirm.c */
+uint64_t confirm_cost_ns(const struct nt_plan *p);
+void confirm_free(struct nt_plan *p);

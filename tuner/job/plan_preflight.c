@@ -1,0 +1,173 @@
+/* Preflight: cells, clocks warm, default against default from fresh gangs. */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+
+enum { NOISE_BLOCKS = 2, WARM_MOST = 12 };
+static const double WARM_WITHIN = 0.03; /* log units between the last three blocks */
+
+static uint32_t gangs_wanted(const struct nt_plan *p)
+{
+    return p->spec.effort == NT_QUICK ? 2 : 3;
+}
+
+/* The ladder size nearest to 1 MiB: long enough to load the machine, short enough to repeat. */
+static uint32_t warm_point(const struct nt_plan *p)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < p->npoints; i++) {
+        double a = fabs(log((double)p->points[i].bytes / 1048576.0));
+        double b = fabs(log((double)p->points[best].bytes / 1048576.0));
+        best = a < b ? i : best;
+    }
+    return best;
+}
+
+static bool warm_enough(const struct nt_plan *p)
+{
+    double lo = INFINITY, hi = -INFINITY;
+
+    if (p->warm_n < 3) {
+        return false;
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        double x = p->warm[(p->warm_n - 1 - i) % 4];
+        lo = fmin(lo, x);
+        hi = fmax(hi, x);
+    }
+    return hi - lo < WARM_WITHIN || p->warm_n >= WARM_MOST;
+}
+
+static void push_noise(struct nt_plan *p)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        p->order[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, p->order, p->npoints);
+    for (uint32_t b = 0; b < NOISE_BLOCKS; b++) {
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            for (uint32_t m = 0; m < p->nmodes; m++) {
+                uint32_t at = p->order[i];
+                struct nt_case cs = plan_case(p, at, p->modes[m]);
+                double est = plan_default_ns(p, at, p->modes[m]);
+                unsigned n = plan_samples(p->modes[m], cs.bytes, est);
+                /* Nothing is known about the very first block: it is short. */
+                struct todo *t = plan_measure(
+                    p, 0, FOR_NOISE, &cs, NT_CALL_DEFAULT, est,
+                    p->points[at].pre[p->modes[m]].n == 0 && cs.bytes > (4U << 20) ? 3 : n);
+                t->point = at;
+                t->mode = p->modes[m];
+                t->step.m.flags = p->pre_gang == 1 && b == 0 ? NT_M_READBACK : 0;
+                t->step.m.verify = b == 0 ? NT_VERIFY_BOTH : NT_VERIFY_NO;
+            }
+        }
+    }
+}
+
+/* What the confirm can detect: a tuned and a default gang, two blocks each, in every pair. */
+static void fit_noise(struct nt_plan *p)
+{
+    uint32_t classes = p->npoints * p->nmodes, deaf = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            struct nt_noise *n = &p->points[i].pre[m].noise;
+            double sd;
+            if (nt_noise_fit(p->points[i].pre[m].value, p->points[i].pre[m].gang,
+                             p->points[i].pre[m].n, p->pre_gang, n, NULL) != 0) {
+                *n = (struct nt_noise){.block_sd = 0.05, .gang_sd = 0.05};
+            }
+            sd = sqrt(n->block_sd * n->block_sd + 2 * n->gang_sd * n->gang_sd);
+            p->points[i].pre[m].detectable =
+                log(p->spec.margin) +
+                nt_detectable(sd, p->spec.pairs, p->spec.alpha / classes, 0.8);
+            deaf += p->points[i].pre[m].detectable > log(1.6);
+        }
+    }
+    p->reserve_ns = confirm_cost_ns(p);
+    if (deaf * 2 > classes) {
+        p->result.too_noisy = true;
+        (void)nt_fail(&p->failed, NT_E_NOISY, 0,
+                      "too noisy to tune: in %u of %u classes only gains above 60 %% could be "
+                      "told; stop what else runs "
+                      "on the machine, or pin clocks and processes",
+                      deaf, classes);
+    } else if (p->spec.budget_ns > 0 &&
+               nt_plan_least_budget(p) + p->reserve_ns / 4 > p->spec.budget_ns) {
+        (void)nt_fail(&p->failed, NT_E_INVAL, 0,
+                      "--budget %.0f s is too short: the confirm alone takes %.0f s here; the "
+                      "least that works is %.0f s",
+                      (double)p->spec.budget_ns / 1e9, (double)p->reserve_ns / 1e9,
+                      ceil(((double)nt_plan_least_budget(p) + (double)p->reserve_ns / 4) / 1e9));
+    }
+}
+
+bool preflight_refill(struct nt_plan *p)
+{
+    static const enum nt_arm search = NT_ARM_SEARCH;
+    uint32_t at = warm_point(p);
+
+    if (p->pre_gang >= gangs_wanted(p) && p->nlive > 0) {
+        fit_noise(p);
+        return false; /* the last gang stays: the race goes on in it */
+    }
+    if (p->nlive == 0 || (p->nlive > 0 && p->pre_gang > 0 && p->warm_n == NONE)) {
+        plan_stop(p);
+        (void)plan_start(p, &search, 1, 0);
+        p->warm_n = 0;
+        for (uint32_t i = 0; p->pre_gang == 0 && i < p->npoints; i++) {
+            struct todo *t = plan_push(p, NT_DO_CELLS, FOR_NOTHING);
+            t->point = i;
+            t->step.gang = p->live[0].number;
+            t->step.arm = NT_ARM_SEARCH;
+            t->step.vars = p->live[0].vars;
+            t->step.cs = plan_case(p, i, p->modes[0]);
+        }
+        return true;
+    }
+    if (!warm_enough(p)) {
+        struct nt_case cs = plan_case(p, at, p->modes[0]);
+        double est = plan_default_ns(p, at, p->modes[0]);
+        (void)plan_measure(p, 0, FOR_WARM, &cs, NT_CALL_DEFAULT, est,
+                           plan_samples(p->modes[0], cs.bytes, est));
+        return true;
+    }
+    p->pre_gang++;
+    push_noise(p);
+    p->warm_n = NONE; /* this gang is done when its noise blocks are */
+    return true;
+}
+
+void preflight_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    double x = plan_log_median(o->result);
+
+    if (o->result->status == NT_ST_WRONG) {
+        (void)nt_fail(&p->failed, NT_E_NO, 0,
+                      "NCCL's default gives wrong data on this machine (%llu elements): nothing "
+                      "may be tuned here",
+                      (unsigned long long)o->result->wrong);
+        return;
+    }
+    if (isnan(x)) {
+        if (!o->lost) {
+            (void)nt_fail(&p->failed, NT_E_MISSING, 0,
+                          "NCCL's default could not be measured: %s: %.300s",
+                          nt_status_names[o->result->status], o->result->error);
+        }
+        return;
+    }
+    if (t->purpose == FOR_WARM) {
+        p->warm[p->warm_n++ % 4] = x;
+        return;
+    }
+    if (p->points[t->point].pre[t->mode].n < MAX_PRE) {
+        uint32_t n = p->points[t->point].pre[t->mode].n++;
+        p->points[t->point].pre[t->mode].value[n] = x;
+        p->points[t->point].pre[t->mode].gang[n] = p->pre_gang - 1;
+    }
+    if (o->result->executed.algo >= 0 && p->points[t->point].def.channels == 0) {
+        p->points[t->point].def = o->result->executed;
+    }
+}

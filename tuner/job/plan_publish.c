@@ -1,0 +1,458 @@
+/* Publish: what the pairs say about every class, row and product. */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double TAIL_LIMIT = 1.05; /* p95 of tuned over default, pooled per row */
+enum { TAIL_LEAST = 200 };             /* iterations an arm, before the tail is judged */
+
+/* The faster of the baselines for a check point, by its mean. */
+static enum nt_arm faster_baseline(const struct nt_plan *p, const struct check_point *c)
+{
+    double d = nt_estimate(c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.95).mean;
+    double a = nt_estimate(c->x[NT_ARM_AS_FOUND], p->spec.pairs, 0.95).mean;
+    return p->spec.as_found[0] != '\0' && a < d ? NT_ARM_AS_FOUND : NT_ARM_DEFAULT;
+}
+
+/* Worst one-sided 95 % upper bound of log(arm / baseline); INFINITY when it cannot be told. */
+static double guard_bound(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    static const enum nt_arm baselines[] = {NT_ARM_DEFAULT, NT_ARM_AS_FOUND};
+    double worst = -INFINITY;
+
+    if (c->broken[arm]) {
+        return INFINITY;
+    }
+    for (size_t i = 0; i < 2; i++) {
+        struct nt_est e;
+        if (baselines[i] == NT_ARM_AS_FOUND && p->spec.as_found[0] == '\0') {
+            continue;
+        }
+        e = nt_estimate_pairs(c->x[arm], c->x[baselines[i]], p->spec.pairs, 0.95);
+        if (e.n < 2) {
+            return INFINITY;
+        }
+        worst = fmax(worst, e.upper);
+    }
+    return worst;
+}
+
+static bool guard_holds(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    return c->not_recorded || guard_bound(p, c, arm) < log(p->spec.guard);
+}
+
+static const char *check_name(enum check k)
+{
+    static const char *const names[CHECK_COUNT] = {
+        "inside", "edge", "odd size", "beside compute", "group of 8", "untuned collective"};
+    return names[k];
+}
+
+/* Judges the classes of all products as one family. */
+static void judge_classes(struct nt_plan *p)
+{
+    static const enum nt_arm products[] = {NT_ARM_TABLE, NT_ARM_STATIC};
+    struct confirm *cf = &p->confirm;
+    size_t n = 0, most = cf->npoints * 2;
+    double *x = calloc(most * p->spec.pairs + 1, sizeof(*x)),
+           *adjusted = calloc(most + 1, sizeof(*adjusted));
+    struct nt_class_result *out = calloc(most + 1, sizeof(*out));
+
+    if (x == NULL || adjusted == NULL || out == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "classes");
+        goto out;
+    }
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < cf->npoints; i++) {
+            const struct check_point *c = &cf->points[i];
+            enum nt_arm base = faster_baseline(p, c), arm = products[k];
+            struct nt_est e;
+            if (c->kind != CHECK_CLASS || !c->arms[arm]) {
+                continue;
+            }
+            for (uint32_t j = 0; j < p->spec.pairs; j++) {
+                x[n * p->spec.pairs + j] =
+                    c->broken[arm] ? NAN : c->x[base][j] - c->x[arm][j] - log(p->spec.margin);
+            }
+            e = nt_estimate_pairs(c->x[base], c->x[arm], p->spec.pairs, 0.95);
+            out[n++] = (struct nt_class_result){
+                .cs = c->cs,
+                .product = arm,
+                .call = arm == NT_ARM_TABLE ? c->call : NT_CALL_DEFAULT,
+                .in_row = arm == NT_ARM_TABLE && c->row != NONE,
+                .default_ns = exp(nt_estimate(c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.95).mean),
+                .as_found_ns =
+                    p->spec.as_found[0] == '\0'
+                        ? NAN
+                        : exp(nt_estimate(c->x[NT_ARM_AS_FOUND], p->spec.pairs, 0.95).mean),
+                .tuned_ns = exp(nt_estimate(c->x[arm], p->spec.pairs, 0.95).mean),
+                .gain = e.mean,
+                .lo = e.lo,
+                .hi = e.hi,
+                .guard_upper = exp(guard_bound(p, c, arm)),
+                .p95_ratio = NAN,
+                .pairs = (unsigned)e.n};
+        }
+    }
+    if (n > 0 && nt_maxt(x, n, p->spec.pairs, p->spec.seed, adjusted, &p->failed) == 0) {
+        for (size_t i = 0; i < n; i++) {
+            out[i].p = adjusted[i];
+        }
+        p->result.classes = out;
+        p->result.nclasses = n;
+        out = NULL;
+    }
+out:
+    free(x);
+    free(adjusted);
+    free(out);
+}
+
+static struct nt_class_result *class_of(struct nt_plan *p, enum nt_arm product,
+                                        const struct nt_case *cs)
+{
+    for (size_t i = 0; i < p->result.nclasses; i++) {
+        struct nt_class_result *c = &p->result.classes[i];
+        if (c->product == product && c->cs.coll == cs->coll && c->cs.bytes == cs->bytes &&
+            c->cs.mode == cs->mode) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+static float quantile95(float *x, size_t n)
+{
+    double *d = malloc((n + 1) * sizeof(*d));
+    double q = NAN;
+
+    if (d != NULL && n > 0) {
+        for (size_t i = 0; i < n; i++) {
+            d[i] = (double)x[i];
+        }
+        q = nt_quantile(d, n, 0.95);
+    }
+    free(d);
+    return (float)q;
+}
+
+static void judge_tail(struct nt_plan *p, uint32_t row)
+{
+    struct row *r = &p->rows[row];
+    double ratio;
+
+    if (r->nnorm[0] < TAIL_LEAST || r->nnorm[1] < TAIL_LEAST) {
+        return;
+    }
+    ratio =
+        (double)quantile95(r->norm[1], r->nnorm[1]) / (double)quantile95(r->norm[0], r->nnorm[0]);
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        struct nt_class_result *k =
+            c->kind == CHECK_CLASS && c->row == row ? class_of(p, NT_ARM_TABLE, &c->cs) : NULL;
+        if (k != NULL) {
+            k->p95_ratio = ratio;
+        }
+    }
+    if (!(ratio < TAIL_LIMIT)) {
+        r->out = true;
+        (void)snprintf(r->why, sizeof(r->why), "its slowest calls (p95) are %.0f %% slower",
+                       100 * (ratio - 1));
+    }
+}
+
+static void note_unchecked(struct nt_plan *p)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        if (c->not_recorded) {
+            plan_not_checked(p, "confirm: %s", check_name(c->kind));
+        }
+    }
+}
+
+/* What the pairs say about one ladder size of a row. */
+struct part {
+    bool stays; /* a gain is proved in some mode and nothing at its points is slower */
+    bool lo_holds,
+        hi_holds; /* the row may reach down to, up to the middle between this size and the next */
+};
+
+static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
+{
+    struct part part = {.lo_holds = true, .hi_holds = true};
+    bool gained = false, safe = true;
+    const char *why = "a gain could not be proved";
+
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        bool holds = c->row != row || c->point != point || guard_holds(p, c, NT_ARM_TABLE);
+        struct nt_class_result *k;
+        if (c->row != row || c->point != point) {
+            continue;
+        }
+        if (c->kind == CHECK_EDGE) {
+            bool *edge = c->cs.bytes < p->points[point].bytes ? &part.lo_holds : &part.hi_holds;
+            *edge = *edge && holds;
+        } else if (!holds) {
+            safe = false;
+            why = c->broken[NT_ARM_TABLE] ? "wrong, refused or not executed on the delivery path"
+                                          : check_name(c->kind);
+        }
+        k = c->kind == CHECK_CLASS ? class_of(p, NT_ARM_TABLE, &c->cs) : NULL;
+        gained = gained || (k != NULL && k->p <= p->spec.alpha);
+    }
+    part.stays = gained && safe && !p->rows[row].out;
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        struct nt_class_result *k = c->kind == CHECK_CLASS && c->row == row && c->point == point
+                                        ? class_of(p, NT_ARM_TABLE, &c->cs)
+                                        : NULL;
+        if (k != NULL) {
+            k->published = part.stays;
+            (void)snprintf(k->why, sizeof(k->why), "%s%s",
+                           safe || p->rows[row].out ? "" : "not within the guard: ",
+                           k->published       ? ""
+                           : p->rows[row].out ? p->rows[row].why
+                                              : why);
+        }
+    }
+    return part;
+}
+
+/* A row is cut down to the runs of sizes that stay, and at an edge that does not hold to the size
+ * inside. */
+static void publish_row(struct nt_plan *p, uint32_t row)
+{
+    const struct row *r = &p->rows[row];
+    const uint64_t *s = p->spec.sizes;
+    uint32_t base = 0;
+    struct nt_row_result *open = NULL;
+
+    while (p->points[base].coll != r->coll) {
+        base++;
+    }
+    judge_tail(p, row);
+    for (uint32_t i = r->range.first; i <= r->range.last; i++) {
+        struct part part = judge_size(p, row, base + i);
+        uint64_t lo =
+            i == r->range.first ? r->range.min_bytes : nt_compose_midpoint(s[i - 1], s[i]) + 1;
+        uint64_t hi = i == r->range.last ? r->range.max_bytes : nt_compose_midpoint(s[i], s[i + 1]);
+        if (!part.stays || p->result.nrows == NT_MAX_ROWS) {
+            open = NULL;
+            continue;
+        }
+        if (open == NULL || !part.lo_holds) {
+            open = &p->result.rows[p->result.nrows++];
+            *open = (struct nt_row_result){.coll = r->coll,
+                                           .min_bytes = part.lo_holds ? lo : s[i],
+                                           .call = r->call,
+                                           .executed = r->executed,
+                                           .pairs = p->spec.pairs};
+        }
+        open->max_bytes = part.hi_holds ? hi : s[i];
+        open = part.hi_holds ? open : NULL;
+    }
+}
+
+/* Variables of process scope reach every call: not one checked point may be slower. Names the first
+ * that is. */
+static bool product_is_safe(struct nt_plan *p, enum nt_arm arm, char *why, size_t size)
+{
+    uint64_t grown = p->result.memory_bytes[arm] > p->result.memory_bytes[NT_ARM_DEFAULT]
+                         ? p->result.memory_bytes[arm] - p->result.memory_bytes[NT_ARM_DEFAULT]
+                         : 0;
+
+    if (p->spec.max_memory_bytes > 0 && grown > p->spec.max_memory_bytes) {
+        (void)snprintf(why, size, "takes %llu MiB more memory on a rank",
+                       (unsigned long long)(grown >> 20));
+        return false;
+    }
+    if (arm == NT_ARM_TABLE && p->settings[p->table_setting].vars[0] == '\0') {
+        return true;
+    }
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        /* What a row serves is judged with the row: it can go back to the default alone. */
+        if (c->arms[arm] && c->row == NONE && !guard_holds(p, c, arm)) {
+            char text[64];
+            (void)snprintf(why, size, "not within the guard: %s at %s", check_name(c->kind),
+                           nt_case_text(&c->cs, text, sizeof(text)));
+            return false;
+        }
+    }
+    return true;
+}
+
+static void publish_static(struct nt_plan *p)
+{
+    char why[96] = "";
+    bool safe = p->confirm.fixed && product_is_safe(p, NT_ARM_STATIC, why, sizeof(why)),
+         gained = false;
+
+    /* All its classes stand in one process: those of rows included. */
+    for (size_t i = 0; safe && i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        if (c->kind == CHECK_CLASS && c->arms[NT_ARM_STATIC] && !guard_holds(p, c, NT_ARM_STATIC)) {
+            char text[64];
+            safe = false;
+            (void)snprintf(why, sizeof(why), "not within the guard at %s",
+                           nt_case_text(&c->cs, text, sizeof(text)));
+        }
+    }
+    for (size_t i = 0; i < p->result.nclasses; i++) {
+        gained = gained || (p->result.classes[i].product == NT_ARM_STATIC &&
+                            p->result.classes[i].p <= p->spec.alpha);
+    }
+    p->result.static_present = safe && gained;
+    for (size_t i = 0; i < p->result.nclasses; i++) {
+        struct nt_class_result *k = &p->result.classes[i];
+        if (k->product == NT_ARM_STATIC) {
+            k->published = p->result.static_present;
+            (void)snprintf(k->why, sizeof(k->why), "%s",
+                           k->published ? ""
+                           : safe       ? "a gain could not be proved"
+                                        : why);
+        }
+    }
+    if (p->result.static_present) {
+        (void)snprintf(p->result.static_vars, NT_SETTING_LEN, "%s", p->static_vars);
+    }
+}
+
+static void withdraw_table(struct nt_plan *p, const char *why)
+{
+    p->result.nrows = 0;
+    for (size_t i = 0; i < p->result.nclasses; i++) {
+        struct nt_class_result *k = &p->result.classes[i];
+        if (k->product == NT_ARM_TABLE) {
+            k->published = false;
+            (void)snprintf(k->why, sizeof(k->why), "%s", why);
+        }
+    }
+}
+
+static void publish_table(struct nt_plan *p)
+{
+    char why[96] = "";
+    const char *vars = p->settings[p->table_setting].vars;
+
+    for (uint32_t r = 0; r < p->nrows; r++) {
+        publish_row(p, r);
+    }
+    if (!product_is_safe(p, NT_ARM_TABLE, why, sizeof(why))) {
+        withdraw_table(p, why);
+    }
+    /* With process variables a size that lost its row runs the default under them, which was not
+     * what was measured there: the whole product goes. */
+    if (vars[0] != '\0' && p->result.nrows > 0) {
+        for (size_t i = 0; i < p->result.nclasses; i++) {
+            const struct nt_class_result *k = &p->result.classes[i];
+            if (k->product == NT_ARM_TABLE && k->in_row && !k->published) {
+                withdraw_table(p,
+                               "a size of it fell back to the default under its process variables");
+                break;
+            }
+        }
+    }
+    p->result.table_present = p->result.nrows > 0;
+    if (p->result.table_present) {
+        (void)snprintf(p->result.table_vars, NT_SETTING_LEN, "%s", vars);
+    }
+}
+
+/* The exhaustive grid from the job's own times: tuples × cases × settings, 4 gangs × 5 blocks,
+ * starts included. */
+static uint64_t grid_ns(const struct nt_plan *p)
+{
+    double sum = 0;
+
+    for (uint32_t s = 0; s < p->nsettings; s++) {
+        if (p->settings[s].cells == NULL) {
+            continue;
+        }
+        sum += 4.0 * (double)p->start_ns;
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            const struct cell *c = &p->settings[s].cells[i];
+            for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
+                enum nt_mode m = p->modes[k];
+                struct nt_standing st[MAX_ARMS];
+                double base = plan_default_ns(p, i, m);
+                nt_race_standings(c->race[m], st);
+                for (uint32_t a = 0; a < c->narms; a++) {
+                    double each = isnan(st[a].log_ratio) ? base : base * exp(st[a].log_ratio);
+                    sum += st[a].state == NT_ARM_FAILED
+                               ? 0
+                               : 20 * (each * plan_inner(m, p->points[i].bytes) *
+                                           (1 + plan_samples(m, p->points[i].bytes, each)) +
+                                       5e5);
+                }
+            }
+        }
+    }
+    return (uint64_t)sum;
+}
+
+bool publish_refill(struct nt_plan *p)
+{
+    struct nt_plan_result *r = &p->result;
+
+    plan_stop(p);
+    r->pairs = p->spec.pairs;
+    r->grid_ns = grid_ns(p);
+    for (uint32_t s = 0; s < p->nsettings && r->nsettings < NT_MAX_SETTINGS; s++) {
+        if (p->settings[s].cells != NULL || p->settings[s].status != NT_ST_OK) {
+            struct nt_setting_score *out = &r->settings[r->nsettings++];
+            *out = (struct nt_setting_score){.table_gain = p->settings[s].table_gain,
+                                             .static_gain = p->settings[s].static_gain,
+                                             .se = p->settings[s].se,
+                                             .status = p->settings[s].status};
+            (void)snprintf(out->vars, sizeof(out->vars), "%s", p->settings[s].vars);
+        }
+    }
+    if (p->confirm.points != NULL && p->confirm.pair > 0) {
+        judge_classes(p);
+        note_unchecked(p);
+        if (p->confirm.table) {
+            publish_table(p);
+        }
+        publish_static(p);
+    }
+    return false;
+}
+
+const struct nt_found *nt_plan_found(const struct nt_plan *plan, size_t i)
+{
+    struct nt_plan *p = (struct nt_plan *)plan; /* fills the one answer that it keeps */
+    uint32_t point = (uint32_t)(i / (p->nmodes > 0 ? p->nmodes : 1));
+    enum nt_mode m = p->modes[i % (p->nmodes > 0 ? p->nmodes : 1)];
+    struct setting *s = &p->settings[p->table_setting];
+    struct cell *c;
+    struct nt_race_verdict v;
+
+    if (point >= p->npoints || s->cells == NULL || s->cells[point].race[m] == NULL) {
+        return NULL;
+    }
+    c = &s->cells[point];
+    v = nt_race_verdict(c->race[m]);
+    for (uint32_t a = 0; a < c->narms; a++) {
+        struct nt_found_arm *out = &p->found_arms[a];
+        *out = (struct nt_found_arm){
+            .call = c->arms[a].call, .executed = c->arms[a].executed, .status = c->arms[a].status};
+        out->log_ratio = search_effect(p, p->table_setting, point, m, a, &out->se);
+    }
+    p->found = (struct nt_found){.cs = plan_case(p, point, m),
+                                 .vars = s->vars,
+                                 .arms = p->found_arms,
+                                 .narms = c->narms,
+                                 .pick = v.pick == NT_NO_ARM ? 0 : v.pick,
+                                 .default_ns = plan_default_ns(p, point, m),
+                                 .block_sd = p->points[point].pre[m].noise.block_sd,
+                                 .gang_sd = p->points[point].pre[m].noise.gang_sd,
+                                 .detectable = p->points[point].pre[m].detectable};
+    return &p->found;
+}

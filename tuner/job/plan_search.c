@@ -1,0 +1,705 @@
+/* Race and refine: which executed tuples there are, which is fastest for each case, and which
+ * process setting. */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Channels asked for; 0 is NCCL's own count. A rung above what is executed ends the ladder. */
+static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
+enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
+enum {
+    MAX_HANGS = 2
+}; /* of one algorithm and protocol in a job, before it is left alone everywhere */
+
+static const struct {
+    uint32_t min_gangs, max_gangs, settings;
+    double refine_share; /* of the confirm's time that may go into process settings */
+} efforts[NT_EFFORT_COUNT] = {
+    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {3, 4, 12, 0.4}, [NT_THOROUGH] = {3, 6, 32, 2.0}};
+
+static bool call_equal(const struct nt_call *a, const struct nt_call *b)
+{
+    return a->algo == b->algo && a->proto == b->proto && a->channels == b->channels &&
+           a->chunk_bytes == b->chunk_bytes;
+}
+
+uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
+{
+    uint32_t best = NONE;
+
+    for (uint32_t i = 0; i < c->ncalls; i++) {
+        if (call_equal(&c->calls[i].call, call)) {
+            return c->calls[i].arm;
+        }
+    }
+    /* Not asked because a smaller bound was already above what NCCL opens: it runs the same. */
+    for (uint32_t i = 0; i < c->narms && call->channels > 0; i++) {
+        const struct nt_executed *x = &c->arms[i].executed;
+        if (x->algo == call->algo && x->proto == call->proto && x->channels <= call->channels &&
+            (best == NONE || x->channels > c->arms[best].executed.channels)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static bool have_cells(struct nt_plan *p, uint32_t setting)
+{
+    struct setting *s = &p->settings[setting];
+    if (s->cells == NULL) {
+        s->cells = calloc(p->npoints, sizeof(s->cells[0]));
+        if (s->cells == NULL) {
+            (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "cells");
+        }
+    }
+    return s->cells != NULL;
+}
+
+double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                     uint32_t arm, double *ret_se)
+{
+    struct cell *c = p->settings[setting].cells != NULL ? &p->settings[setting].cells[point] : NULL;
+    struct nt_standing st[MAX_ARMS];
+    double shift = setting == 0 ? 0
+                                : plan_default_log(p, setting, point, mode) -
+                                      plan_default_log(p, 0, point, mode);
+
+    *ret_se = NAN;
+    if (c == NULL || c->race[mode] == NULL || arm >= c->narms || c->arms[arm].status != NT_ST_OK) {
+        return NAN;
+    }
+    nt_race_standings(c->race[mode], st);
+    for (uint32_t i = 0; i < c->narms; i++) {
+        if (st[i].arm == arm && st[i].state != NT_ARM_FAILED) {
+            double g = p->points[point].pre[mode].noise.gang_sd;
+            *ret_se = setting == 0 ? st[i].se : sqrt(st[i].se * st[i].se + g * g);
+            return st[i].log_ratio + shift;
+        }
+    }
+    return NAN;
+}
+
+/* ------------------------------------------------------------------ exploration: which tuples are
+ * there */
+
+static bool combo_is_worth(struct nt_plan *p, uint32_t setting, uint32_t point, int algo, int proto)
+{
+    const struct cell *asis = p->settings[0].cells != NULL ? &p->settings[0].cells[point] : NULL;
+    double best = INFINITY, leader = 0;
+
+    if (p->hangs[algo][proto] >= MAX_HANGS) {
+        return false;
+    }
+    if (setting == 0 || asis == NULL || !asis->explored) {
+        return true;
+    }
+    for (uint32_t k = 0; k < p->nmodes;
+         k++) { /* what was far behind as is does not come back by more channels */
+        double se;
+        best = INFINITY;
+        leader = 0;
+        for (uint32_t i = 0; i < asis->narms; i++) {
+            double e = search_effect(p, 0, point, p->modes[k], i, &se);
+            leader = e < leader ? e : leader;
+            if (asis->arms[i].executed.algo == algo && asis->arms[i].executed.proto == proto &&
+                e < best) {
+                best = e;
+            }
+        }
+        if (best < leader + log(1.25)) {
+            return true;
+        }
+    }
+    return isinf(best);
+}
+
+static bool channels_known(const struct cell *c, int algo, int proto, uint16_t channels)
+{
+    for (uint32_t i = 0; i < c->narms; i++) {
+        const struct nt_executed *x = &c->arms[i].executed;
+        if (x->algo == algo && x->proto == proto && x->channels == channels) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next call to look at, or false. combo 0 is the default, k + 1 the k-th of algorithm ×
+ * protocol. */
+static bool next_call(struct nt_plan *p, uint32_t setting, uint32_t point, struct nt_call *ret)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+
+    if (c->combo == 0) {
+        *ret = NT_CALL_DEFAULT;
+        return true;
+    }
+    for (; c->combo <= COMBOS; c->combo++, c->step = 0) {
+        int algo = (int)(c->combo - 1) / NT_PROTO_COUNT,
+            proto = (int)(c->combo - 1) % NT_PROTO_COUNT;
+        if (!p->points[point].asked || p->points[point].cost[algo][proto] < 0 ||
+            c->narms + 1 >= MAX_ARMS || c->ncalls + 1 >= MAX_CALLS ||
+            (c->step == 0 && !combo_is_worth(p, setting, point, algo, proto))) {
+            continue;
+        }
+        for (; c->step < RUNGS; c->step++) {
+            if (ladder[c->step] == 0 || !channels_known(c, algo, proto, ladder[c->step])) {
+                *ret = (struct nt_call){
+                    .algo = (int8_t)algo, .proto = (int8_t)proto, .channels = ladder[c->step]};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static enum nt_mode explore_mode(const struct nt_plan *p)
+{
+    return p->modes[0];
+}
+
+static void push_look(struct nt_plan *p, uint32_t setting, uint32_t point,
+                      const struct nt_call *call)
+{
+    struct nt_case cs = plan_case(p, point, explore_mode(p));
+    double est = plan_default_ns(p, point, explore_mode(p));
+    unsigned full = plan_samples(explore_mode(p), cs.bytes, est);
+    struct todo *t = plan_measure(p, 0, FOR_EXPLORE, &cs, *call, est,
+                                  est > 3e6  ? 1
+                                  : full < 3 ? full
+                                             : 3);
+
+    t->setting = setting;
+    t->point = point;
+    t->mode = explore_mode(p);
+    t->step.m.warmup = 0; /* the read-back and the gate warm it up */
+    t->step.m.flags = NT_M_READBACK;
+    t->step.m.verify = NT_VERIFY_BEFORE;
+}
+
+/* Memory is all that can fail here. */
+static void tell_race(struct nt_plan *p, struct nt_race *r, uint32_t gang, uint32_t arm,
+                      double log_ns, uint32_t samples)
+{
+    if (nt_race_tell(r, gang, arm, log_ns, samples, &p->failed) != 0) {
+        p->failed.code = p->failed.code != NT_OK ? p->failed.code : NT_E_NOMEM;
+    }
+}
+
+static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+    struct nt_race_arm arms[MAX_ARMS];
+
+    for (uint32_t i = 0; i < c->narms; i++) {
+        arms[i] = (struct nt_race_arm){.prior = c->arms[i].look_log,
+                                       .tie_rank = c->arms[i].executed.channels};
+    }
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        enum nt_mode m = p->modes[k];
+        const struct nt_noise *noise = &p->points[point].pre[m].noise;
+        struct nt_race_config cfg = nt_race_defaults;
+        double est = plan_default_ns(p, point, m);
+        cfg.block_sd = fmax(noise->block_sd, 0.005);
+        cfg.gang_sd = fmax(noise->gang_sd, 0.005);
+        cfg.block_samples = plan_samples(m, p->points[point].bytes, est);
+        cfg.look_samples = cfg.block_samples < 3 ? cfg.block_samples : 3;
+        cfg.min_gangs = efforts[p->spec.effort].min_gangs;
+        cfg.max_gangs = efforts[p->spec.effort].max_gangs;
+        cfg.seed = nt_mix(nt_mix(p->spec.seed, setting), nt_mix(point, m));
+        if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
+            return false;
+        }
+        for (uint32_t i = 0; i < c->narms; i++) {
+            if (c->arms[i].status != NT_ST_OK) {
+                nt_race_fail(c->race[m], i, c->arms[i].status);
+            } else if (m == explore_mode(p) && !isnan(c->arms[i].look_log)) {
+                tell_race(p, c->race[m], p->race_gang, i, c->arms[i].look_log,
+                          c->arms[i].look_samples);
+            }
+        }
+    }
+    return true;
+}
+
+static uint32_t find_executed(const struct cell *c, const struct nt_executed *x)
+{
+    for (uint32_t i = 0; i < c->narms; i++) {
+        if (c->arms[i].status == NT_ST_OK && nt_executed_equal(&c->arms[i].executed, x)) {
+            return i;
+        }
+    }
+    return NONE;
+}
+
+void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct cell *c = &p->settings[t->setting].cells[t->point];
+    const struct nt_result *r = o->result;
+    const struct nt_call *call = &t->step.m.call;
+    bool ok = r->status == NT_ST_OK;
+    uint32_t at = ok && call->algo >= 0 ? find_executed(c, &r->executed) : NONE;
+
+    if (call->algo < 0 && !ok) {
+        if (!o->lost) {
+            c->hopeless = true; /* the default itself cannot be measured under this setting */
+        }
+        return;
+    }
+    if (ok && call->algo < 0 && c->narms > 0) {
+        return; /* asked again after a lost gang */
+    }
+    if (r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED) {
+        p->hangs[call->algo][call->proto]++;
+    }
+    if (at == NONE && r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_NOT_RECORDED) {
+        at = c->narms++;
+        c->arms[at] = (struct arm){.call = *call,
+                                   .executed = ok ? r->executed : NT_EXECUTED_NONE,
+                                   .status = r->status,
+                                   .gated = (uint8_t)(1U << t->mode),
+                                   .look_log = plan_log_median(r),
+                                   .look_samples = (uint32_t)r->count};
+    }
+    if (at != NONE) {
+        c->calls[c->ncalls++] = (struct request){.call = *call, .arm = at};
+    }
+    if (call->algo < 0) {
+        c->combo = 1;
+    } else if (!ok || (call->channels > 0 && r->executed.channels < call->channels)) {
+        c->combo++; /* not there, broken, or no more channels to open */
+        c->step = 0;
+    } else {
+        c->step++;
+    }
+}
+
+/* ------------------------------------------------------------------ racing */
+
+static void push_block(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
+                       const struct nt_ask *ask)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+    struct nt_case cs = plan_case(p, point, m);
+    const struct arm *a = &c->arms[ask->arm];
+    double est = plan_default_ns(p, point, m);
+    struct todo *t = plan_measure(p, 0, FOR_BLOCK, &cs, a->call, est, ask->samples);
+
+    t->setting = setting;
+    t->point = point;
+    t->mode = m;
+    t->arm = ask->arm;
+    if ((a->gated & (1U << m)) == 0) { /* before it is timed in a mode, its data is right there */
+        t->step.m.verify = NT_VERIFY_BEFORE;
+        t->step.m.flags = NT_M_READBACK;
+        t->step.m.warmup = 0;
+    }
+}
+
+void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct cell *c = &p->settings[t->setting].cells[t->point];
+    double x = plan_log_median(o->result);
+    struct arm *a = &c->arms[t->arm];
+
+    if (isnan(x)) {
+        uint8_t status = o->result->status;
+        if (t->arm == 0 && o->lost) {
+            return; /* the default is asked again in the next gang */
+        }
+        if ((status == NT_ST_TIMEOUT || status == NT_ST_CRASHED) && a->call.algo >= 0) {
+            p->hangs[a->call.algo][a->call.proto]++;
+        }
+        if (status != NT_ST_NOT_RECORDED) {
+            a->status = status;
+        }
+        for (uint32_t k = 0; k < p->nmodes; k++) { /* a row serves all modes, so it is out of all */
+            if (status != NT_ST_NOT_RECORDED || p->modes[k] == t->mode) {
+                nt_race_fail(c->race[p->modes[k]], t->arm, status);
+            }
+        }
+        return;
+    }
+    a->gated |= (uint8_t)(1U << t->mode);
+    tell_race(p, c->race[t->mode], p->race_gang, t->arm, x, (uint32_t)o->result->count);
+    if (t->arm == 0) {
+        c->def_sum[t->mode] += x;
+        c->def_n[t->mode]++;
+    }
+}
+
+/* Queues the next step of one ladder size in the live gang; false: nothing more is wanted of this
+ * gang. */
+static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+    struct nt_call call;
+    struct nt_ask ask;
+
+    if (c->hopeless) {
+        return false;
+    }
+    if (!c->explored) {
+        if (next_call(p, setting, point, &call)) {
+            push_look(p, setting, point, &call);
+            return true;
+        }
+        c->explored = true;
+        if (!new_races(p, setting, point)) {
+            return false;
+        }
+        if (!isnan(c->arms[0].look_log)) {
+            c->def_sum[explore_mode(p)] += c->arms[0].look_log;
+            c->def_n[explore_mode(p)]++;
+        }
+    }
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        if (nt_race_next(c->race[p->modes[k]], p->race_gang, &ask)) {
+            push_block(p, setting, point, p->modes[k], &ask);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_best(struct nt_plan *p, uint32_t setting, uint32_t point)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+    for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
+        struct nt_race_verdict v = nt_race_verdict(c->race[p->modes[k]]);
+        double se, e = v.pick == NT_NO_ARM
+                           ? NAN
+                           : search_effect(p, setting, point, p->modes[k], v.pick, &se);
+        if (-e > p->best_gain) {
+            p->best_gain = -e;
+            p->best_case = plan_case(p, point, p->modes[k]);
+            p->best_call = c->arms[v.pick].call;
+        }
+    }
+}
+
+static void enter_gang(struct nt_plan *p, uint32_t setting)
+{
+    p->race_gang = p->settings[setting].gangs++;
+    p->settings[setting].again = false;
+    p->cursor = 0;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        p->order[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, p->order, p->npoints);
+}
+
+/* The rest of this gang's work under one setting. */
+static bool work_in_gang(struct nt_plan *p, uint32_t setting)
+{
+    for (; p->cursor < p->npoints && p->failed.code == NT_OK; p->cursor++) {
+        if (push_next(p, setting, p->order[p->cursor])) {
+            return true;
+        }
+        note_best(p, setting, p->order[p->cursor]);
+    }
+    return false;
+}
+
+static bool wants_gang(struct nt_plan *p, uint32_t setting)
+{
+    struct setting *s = &p->settings[setting];
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        if (!s->cells[i].explored) {
+            return true;
+        }
+        for (uint32_t k = 0; k < p->nmodes && !s->cells[i].hopeless; k++) {
+            if (nt_race_wants_gang(s->cells[i].race[p->modes[k]])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* A row serves all modes: each mode's pick must be known well in the others. */
+static void pin_picks(struct nt_plan *p, uint32_t setting)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct cell *c = &p->settings[setting].cells[i];
+        for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
+            struct nt_race_verdict v = nt_race_verdict(c->race[p->modes[k]]);
+            for (uint32_t j = 0; v.pick != NT_NO_ARM && v.pick != 0 && j < p->nmodes; j++) {
+                if (j != k && c->arms[v.pick].status == NT_ST_OK) {
+                    nt_race_pin(c->race[p->modes[j]], v.pick);
+                }
+            }
+        }
+    }
+    p->settings[setting].pinned = true;
+    p->cursor = 0;
+}
+
+/* All races of one setting, gang after gang. */
+static bool race_setting(struct nt_plan *p, uint32_t setting)
+{
+    static const enum nt_arm search = NT_ARM_SEARCH;
+    struct setting *s = &p->settings[setting];
+
+    if (!have_cells(p, setting)) {
+        return false;
+    }
+    for (;;) {
+        if (p->nlive > 0 && p->live_setting == setting && p->live[0].arm == NT_ARM_SEARCH) {
+            if (p->race_gang == NONE) {
+                enter_gang(p, setting);
+            }
+            if (work_in_gang(p, setting)) {
+                return true;
+            }
+            if (!s->pinned && !wants_gang(p, setting)) {
+                pin_picks(p, setting);
+                continue;
+            }
+        }
+        if (p->failed.code != NT_OK || s->status != NT_ST_OK ||
+            (s->gangs > 0 && plan_search_over(p)) || s->gangs >= NT_RACE_MAX_GANGS ||
+            (!s->again && !wants_gang(p, setting))) {
+            return false;
+        }
+        plan_stop(p);
+        (void)plan_start(p, &search, 1, setting);
+        return true;
+    }
+}
+
+bool race_refill(struct nt_plan *p)
+{
+    return race_setting(p, 0);
+}
+
+/* ------------------------------------------------------------------ refine: process settings */
+
+/* The names of a setting: "A=1 B=2" → "A B". */
+static void names_of(const char *vars, char *out, size_t size)
+{
+    size_t n = 0;
+    bool value = false;
+    for (; *vars != '\0' && n + 1 < size; vars++) {
+        value = *vars == ' ' ? false : value || *vars == '=';
+        if (!value) {
+            out[n++] = *vars;
+        }
+    }
+    out[n] = '\0';
+}
+
+/* Settings that name the same variables are values of one knob. */
+static void collect_knobs(struct nt_plan *p)
+{
+    for (uint32_t s = 1; s < p->spec.nsettings; s++) {
+        char mine[NT_SETTING_LEN], other[NT_SETTING_LEN];
+        uint32_t k = 0;
+        names_of(p->settings[s].vars, mine, sizeof(mine));
+        for (; k < p->nknobs; k++) {
+            names_of(p->settings[p->knobs[k][1]].vars, other, sizeof(other));
+            if (strcmp(mine, other) == 0) {
+                break;
+            }
+        }
+        if (k == p->nknobs && p->nknobs < NT_REFINE_MAX_VARS) {
+            p->nknobs++;
+            p->knob_values[k] = 1;
+        }
+        if (k < p->nknobs && p->knob_values[k] < 16) {
+            p->knobs[k][p->knob_values[k]++] = s;
+        }
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* "NAME=VALUE …" of several settings, sorted by name. */
+static bool join_vars(const struct nt_plan *p, const uint32_t *parts, size_t n, char *out,
+                      size_t size)
+{
+    char text[2 * NT_SETTING_LEN], *words[64], *save = NULL;
+    size_t len = 0, nwords = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s ", p->settings[parts[i]].vars);
+        if (len >= sizeof(text)) {
+            return false;
+        }
+    }
+    for (char *w = strtok_r(text, " ", &save); w != NULL && nwords < 64;
+         w = strtok_r(NULL, " ", &save)) {
+        words[nwords++] = w;
+    }
+    qsort(words, nwords, sizeof(words[0]), by_text);
+    out[0] = '\0';
+    for (size_t i = 0, at = 0; i < nwords; i++) {
+        at += (size_t)snprintf(out + at, size - at, "%s%s", i > 0 ? " " : "", words[i]);
+        if (at >= size) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Index of the setting that refine asks for; NONE: it cannot be had here. */
+static uint32_t asked_setting(struct nt_plan *p, const uint32_t *values)
+{
+    uint32_t parts[NT_REFINE_MAX_VARS];
+    char vars[NT_SETTING_LEN];
+    size_t n = 0;
+
+    for (uint32_t k = 0; k < p->nknobs; k++) {
+        if (values[k] > 0) {
+            parts[n++] = p->knobs[k][values[k]];
+        }
+    }
+    if (n == 0 || !join_vars(p, parts, n, vars, sizeof(vars))) {
+        return n == 0 ? 0 : NONE;
+    }
+    for (uint32_t s = 0; s < p->nsettings; s++) {
+        if (strcmp(p->settings[s].vars, vars) == 0) {
+            return s;
+        }
+    }
+    if (p->spec.rig == NT_RIG_RECORDING ||
+        p->nsettings == sizeof(p->settings) / sizeof(p->settings[0])) {
+        return NONE;
+    }
+    (void)snprintf(p->settings[p->nsettings].vars, NT_SETTING_LEN, "%s", vars);
+    return p->nsettings++;
+}
+
+/* Weighted mean gain over "as is" so far: of the best tuples against the best as is, and of the
+ * defaults. */
+static void score(struct nt_plan *p, uint32_t setting)
+{
+    struct setting *s = &p->settings[setting];
+    double table = 0, fixed = 0, sd = 0;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            double best[2] = {0, INFINITY}, se,
+                   d = plan_default_log(p, 0, i, m) - plan_default_log(p, setting, i, m);
+            for (uint32_t a = 0; a < p->settings[0].cells[i].narms; a++) {
+                best[0] = fmin(best[0], search_effect(p, 0, i, m, a, &se));
+            }
+            for (uint32_t a = 0; a < s->cells[i].narms; a++) {
+                best[1] = fmin(best[1], search_effect(p, setting, i, m, a, &se));
+            }
+            if (!isnan(d) && !isinf(best[1])) {
+                table += best[0] - best[1];
+                fixed += d;
+                sd += p->points[i].pre[m].noise.gang_sd;
+                n++;
+            }
+        }
+    }
+    if (n > 0) {
+        /* Gang levels of neighbouring sizes move together: as if about six were independent. */
+        s->table_gain = table / n;
+        s->static_gain = fixed / n;
+        s->se = 1.15 * sd / n / sqrt(fmin(6, n));
+    }
+}
+
+static bool new_refine(struct nt_plan *p)
+{
+    struct nt_refine_config cfg = nt_refine_defaults;
+    struct nt_refine_var vars[NT_REFINE_MAX_VARS];
+
+    collect_knobs(p);
+    for (uint32_t k = 0; k < p->nknobs; k++) {
+        vars[k] = (struct nt_refine_var){.values = p->knob_values[k], .urgency = p->nknobs - k};
+    }
+    cfg.budget = efforts[p->spec.effort].settings;
+    cfg.seed = p->spec.seed;
+    return nt_refine_new(&cfg, vars, p->nknobs, &p->refine, &p->failed) == 0;
+}
+
+static bool refine_may_go_on(const struct nt_plan *p)
+{
+    return !plan_search_over(p) && (double)p->result.stage_ns[NT_REFINE] <
+                                       efforts[p->spec.effort].refine_share * (double)p->reserve_ns;
+}
+
+/* One gang under the setting being tried; false: it has been judged. */
+static bool try_setting(struct nt_plan *p)
+{
+    static const enum nt_arm search = NT_ARM_SEARCH;
+    struct setting *s = &p->settings[p->refine_at];
+
+    if (s->status == NT_ST_OK && have_cells(p, p->refine_at)) {
+        if (p->nlive == 0 || p->live_setting != p->refine_at) {
+            if (s->losses < 2) { /* a second one where the first was lost */
+                plan_stop(p);
+                (void)plan_start(p, &search, 1, p->refine_at);
+                return true;
+            }
+            s->status = NT_ST_CRASHED;
+        } else {
+            if (p->race_gang == NONE) {
+                enter_gang(p, p->refine_at);
+                p->scored_half = false;
+            }
+            if (!p->scored_half && p->cursor * 2 > p->npoints) {
+                p->scored_half = true;
+                score(p, p->refine_at);
+                if (nt_refine_hopeless(p->refine, s->table_gain, s->se) &&
+                    s->static_gain < log(p->spec.margin)) {
+                    p->cursor = p->npoints;
+                }
+            }
+            if (work_in_gang(p, p->refine_at)) {
+                return true;
+            }
+        }
+    }
+    if (s->status == NT_ST_OK && s->cells != NULL) {
+        score(p, p->refine_at);
+        nt_refine_tell(p->refine, s->table_gain, s->se);
+    } else {
+        nt_refine_fail(p->refine);
+    }
+    p->refine_at = 0;
+    return false;
+}
+
+bool refine_refill(struct nt_plan *p)
+{
+    uint32_t values[NT_REFINE_MAX_VARS] = {0};
+
+    if (p->spec.nsettings < 2 || (p->refine == NULL && !new_refine(p))) {
+        return false;
+    }
+    while (p->failed.code == NT_OK) {
+        if (p->refine_at != 0) {
+            if (try_setting(p)) {
+                return true;
+            }
+            continue;
+        }
+        if (!refine_may_go_on(p) || !nt_refine_next(p->refine, values)) {
+            break;
+        }
+        p->refine_at = asked_setting(p, values);
+        if (p->refine_at == NONE || p->refine_at == 0 || p->settings[p->refine_at].gangs > 0) {
+            p->refine_at = 0;
+            nt_refine_fail(p->refine);
+        }
+    }
+    (void)nt_refine_incumbent(p->refine, values, NULL);
+    p->table_setting = asked_setting(p, values);
+    if (p->table_setting == NONE) {
+        p->table_setting = 0;
+    }
+    return p->table_setting != 0 && race_setting(p, p->table_setting);
+}
