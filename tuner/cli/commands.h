@@ -6,3 +6,4 @@ extern const struct nt_command nt_cmd_import;
 extern const struct nt_command nt_cmd_show;
 extern const struct nt_command nt_cmd_export;
 extern const struct nt_command nt_cmd_decide;
+extern const struct nt_command nt_cmd_topo;

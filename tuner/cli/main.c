@@ -6,6 +6,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_show,
     &nt_cmd_export,
     &nt_cmd_decide,
+    &nt_cmd_topo,
     NULL,
 };
 

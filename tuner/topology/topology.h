@@ -22,14 +22,16 @@
 /* Limits; a larger input is refused. */
 enum { NT_MAX_GPUS = 256, NT_MAX_NETS = 256, NT_MAX_PCIS = 4096, NT_MAX_CPUS = 512 };
 
-/* The hardware facts that make up an identity, one SHA-256 each. name, words, whether the group is
- * about one GPU or the whole: see nt_group_names[] and docs/topology.md. */
+/* The hardware facts that make up an identity, one SHA-256 each. Finer than one group a part, so
+ * that sources that know half of a part can be compared over that half (docs/topology.md). */
 #define NT_GROUPS(X)                                                                               \
     X(GPUS, "gpus", "GPU models")                                                                  \
+    X(MEMORY, "memory", "GPU memory and MIG")                                                      \
     X(CAPABILITY, "capability", "compute capabilities")                                            \
     X(NVLINK, "nvlink", "NVLinks between GPUs")                                                    \
     X(C2C, "c2c", "chip-to-chip links to the CPU")                                                 \
     X(PATHS, "paths", "path types between GPUs")                                                   \
+    X(P2P, "p2p", "peer access as the driver reports it")                                          \
     X(PCIE, "pcie", "PCIe switches and link widths")                                               \
     X(NICS, "nics", "NICs and which GPUs they are near to")                                        \
     X(RATES, "rates", "NIC port rates")                                                            \
@@ -87,22 +89,22 @@ struct nt_topo_pci {
     uint16_t vendor, device, sub_vendor, sub_device;
     int width, max_width;         /* 0: not told */
     int speed_mts, max_speed_mts; /* 0: not told */
-    int acs;                      /* enum nt_tri: redirects peer traffic of the ports below it */
+    int acs;                      /* enum nt_tri: a port above it redirects peer traffic */
     int iommu;                    /* enum nt_tri: its DMA is translated (not passed through) */
     char busid[20];               /* as written, lower case */
     char acs_port[20];            /* the port that redirects, when acs is on */
 };
 
 struct nt_topo_gpu {
-    int host, cpu, pci; /* indices; cpu and pci -1: not known */
-    int dev, rank;      /* -1: not told */
-    int sm;             /* NVIDIA: 10 × compute capability; 0: not told */
-    int gdr;            /* enum nt_tri */
-    int mig;            /* enum nt_tri */
-    int nvlinks;        /* all NVLink or xGMI ends of this GPU, self-links too; -1: not known */
-    int self_links, dead_links; /* ends at this GPU itself; <nvlink count="0"> elements */
+    int host, cpu, pci;         /* indices; cpu and pci -1: not known */
+    int dev, rank;              /* -1: not told */
+    int sm;                     /* NVIDIA: 10 × compute capability; 0: not told */
+    int gdr;                    /* enum nt_tri */
+    int mig;                    /* enum nt_tri */
+    int nvlinks;                /* all NVLink or xGMI ends, self-links too; -1: not known */
+    int self_links, dead_links; /* ends at this GPU itself; ends listed with count 0 */
     int switch_links;           /* ends at NVSwitches */
-    int c2c_mbps;               /* to its CPU; 0: none or not known */
+    int c2c_links;              /* to its CPU; 0: none; -1: not known */
     uint64_t memory_bytes;      /* 0: not told */
     char gcn[16];               /* AMD architecture, "" otherwise */
     char name[64];              /* product name, "" when not told */
@@ -117,17 +119,40 @@ struct nt_topo_net {
     char name[64];
 };
 
-/* NVML's answer for a pair. */
-enum nt_p2p {
-    NT_P2P_UNKNOWN,
-    NT_P2P_OK,
-    NT_P2P_CHIPSET,
-    NT_P2P_GPU,
-    NT_P2P_TOPOLOGY,
-    NT_P2P_DISABLED,
-    NT_P2P_OFF,
-    NT_P2P_COUNT
+/* Where NVLinks of a GPU lead to. */
+enum nt_end_kind {
+    NT_END_GPU,
+    NT_END_SWITCH,
+    NT_END_CPU,
+    NT_END_SELF,
+    NT_END_OUTSIDE, /* a GPU that the source does not list */
+    NT_END_KIND_COUNT
 };
+extern const char *const nt_end_names[]; /* "gpu", "switch", … */
+
+struct nt_topo_end {
+    int gpu, peer; /* indices in gpus; peer -1 unless a GPU of this topology */
+    enum nt_end_kind kind;
+    bool xgmi;
+    int count;
+    uint32_t tclass; /* PCI class of the target, 0: not told */
+    uint64_t bus;
+    char target[20]; /* as written */
+};
+
+/* NVML's answer for a pair. */
+enum nt_p2p { /* nt_p2p_names[]: "unknown", "OK", "chipset", … */
+              NT_P2P_UNKNOWN,
+              NT_P2P_OK,
+              NT_P2P_CHIPSET,
+              NT_P2P_GPU,
+              NT_P2P_TOPOLOGY,
+              NT_P2P_DISABLED,
+              NT_P2P_OFF,
+              NT_P2P_COUNT
+};
+
+extern const char *const nt_p2p_names[];
 
 struct nt_identity {
     uint32_t known;    /* bit per enum nt_group */
@@ -146,6 +171,7 @@ enum nt_finding_kind {
     NT_F_P2P_OFF,
     NT_F_ACS_ON,
     NT_F_IOMMU_ON,
+    NT_F_PORT_DOWN,
     NT_F_MIXED_GPUS,
     NT_F_MIG,
     NT_F_NOTE, /* about the text that was read */
@@ -169,10 +195,12 @@ struct nt_topology {
     struct nt_topo_pci *pcis;
     struct nt_topo_gpu *gpus;
     struct nt_topo_net *nets;
-    int ncpus, npcis, ngpus, nnets;
+    struct nt_topo_end *ends;
+    int (*pcilinks)[2]; /* PCIe switches joined sideways: indices in pcis */
+    int ncpus, npcis, ngpus, nnets, nends, npcilinks;
     /* Devices are the GPUs, then the nets. path[a * ndevs + b] is enum nt_path as NCCL has it (from
-     * GPU to net with PXN); wire[] the same by wires alone (no PXN, Broadcom switches not
-     * flattened). */
+     * GPU to net with PXN); wire[] is what joins the two directly: NVLink, else the way through the
+     * PCIe tree as it is (no detours over other GPUs, no switch levels flattened). */
     int ndevs;
     uint8_t *path, *wire;
     uint16_t *links; /* ngpus × ngpus: NVLinks (or xGMI) usable between two GPUs */
@@ -200,6 +228,16 @@ NT_MUST_CHECK int nt_topology_read_file(const char *path, struct nt_topology **r
                                         struct nt_err *err);
 void nt_topology_free(struct nt_topology *t);
 
+/* What people call it: "GPU3", with the number the machine gives it where that is unique, else the
+ * index; "NIC0 (mlx5_0)". Return out. */
+char *nt_gpu_label(const struct nt_topology *t, int gpu, char *out, size_t size);
+char *nt_net_label(const struct nt_topology *t, int net, char *out, size_t size);
+/* Product name, that of a known PCI device id, "10de:2330", or "GPU". Returns out. */
+char *nt_gpu_model(const struct nt_topology *t, int gpu, char *out, size_t size);
+
+/* The facts of a group in words, one line each, equal lines repeated, in no particular order. */
+void nt_group_describe(const struct nt_topology *t, enum nt_group g, struct nt_buf *out);
+
 /* No finding is unhealthy. */
 bool nt_topology_healthy(const struct nt_topology *t);
 
@@ -214,8 +252,8 @@ char *nt_group_mask_text(uint32_t mask, char *out, size_t size);
 json_t *nt_identity_json(const struct nt_identity *id);
 NT_MUST_CHECK int nt_identity_parse(const json_t *o, struct nt_identity *ret, struct nt_err *err);
 
-/* Appends what differs, in words, one line each; the first line is the verdict. Returns true when
- * the identities match. */
+/* Appends what differs, in words, one line each; the verdict follows the two names. Returns true
+ * when the identities match. */
 bool nt_topology_diff(const struct nt_topology *a, const char *name_a, const struct nt_topology *b,
                       const char *name_b, struct nt_buf *out);
 
@@ -237,6 +275,9 @@ struct nt_placements {
 NT_MUST_CHECK int nt_placements_find(const struct nt_topology *t, int ngpus,
                                      struct nt_placements *ret, struct nt_err *err);
 void nt_placements_done(struct nt_placements *p);
+/* Subsets that nt_placements_find() would look at, alike ones by twins counted once; UINT64_MAX:
+ * more than it takes on. */
+uint64_t nt_placements_cost(const struct nt_topology *t, int ngpus);
 /* The class of these GPUs (indices, any order, no repeats); `subsets` is left 0. */
 NT_MUST_CHECK int nt_placement_of(const struct nt_topology *t, const uint16_t *gpus, int ngpus,
                                   struct nt_placement *ret, struct nt_err *err);

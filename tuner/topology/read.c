@@ -1,0 +1,36 @@
+/* Finds out what a text is. */
+#include "tuner/topology/topology.h"
+
+#include <string.h>
+
+int nt_topology_read_text(const char *text, size_t len, struct nt_topology **ret,
+                          struct nt_err *err)
+{
+    size_t at = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+
+    if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {
+        return nt_fail(err, NT_E_INVAL, 0, "UTF-16 text; save it as UTF-8");
+    }
+    while (at < len && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') {
+        at++;
+    }
+    if ((at < len && text[at] == '<') || (len > 0 && memmem(text, len, "<system", 7) != NULL)) {
+        return nt_topology_read_xml(text, len, ret, err);
+    }
+    return nt_topology_read_smi(text, len, ret, err);
+}
+
+int nt_topology_read_file(const char *path, struct nt_topology **ret, struct nt_err *err)
+{
+    struct nt_buf b;
+    int rc;
+
+    nt_buf_init(&b, 16U << 20);
+    rc = nt_buf_read_file(&b, path, err);
+    if (rc == 0) {
+        rc = nt_wrap(err, nt_topology_read_text(nt_buf_str(&b), b.len, ret, err), "%s",
+                     strcmp(path, "-") == 0 ? "stdin" : path);
+    }
+    nt_buf_done(&b);
+    return rc;
+}
