@@ -1,6 +1,6 @@
 #include "probes/nccl/coll.h"
 
-enum { ROOT = 0 };
+enum { ROOT = 0, FP8_ADDS_FROM = 90 };
 
 /* One call, with the pointers as NCCL wants them. */
 struct call {
@@ -98,14 +98,19 @@ static const struct {
     [NT_INT32] = {0, 0, 1U << 30}, [NT_FP8] = {3, 7, 16},
 };
 
-int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs, unsigned rank, unsigned world,
+int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs, const struct nt_seat *seat,
                  struct nt_plan *ret, struct nt_err *err)
 {
+    unsigned rank = seat->rank, world = seat->world;
     struct nt_plan p = {.cs = *cs, .world = world, .rank = rank};
     unsigned share = rows[cs->coll].shares ? world : 1;
     int rc = nt_nccl_dtype(n, cs->dtype, &p.dtype, err);
     if (rc != 0) {
         return rc;
+    }
+    if (cs->dtype == NT_FP8 && rows[cs->coll].adds && seat->capability < FP8_ADDS_FROM) {
+        return nt_fail(err, NT_E_MISSING, 0, "%s of fp8 needs compute capability 9.0, not %d.%d",
+                       nt_coll_names[cs->coll], seat->capability / 10, seat->capability % 10);
     }
     if (cs->place == NT_IN_PLACE && !rows[cs->coll].in_place) {
         return nt_fail(err, NT_E_MISSING, 0, "%s does not exist in place", nt_coll_names[cs->coll]);

@@ -18,6 +18,12 @@ struct nt_region {
 };
 enum { NT_REGIONS = 3 };
 
+/* Who calls. */
+struct nt_seat {
+    unsigned rank, world;
+    int capability; /* of the device: 90 for 9.0 */
+};
+
 struct nt_plan {
     struct nt_case cs;
     unsigned world, rank;
@@ -27,10 +33,10 @@ struct nt_plan {
     struct nt_pattern base;
 };
 
-/* -NT_E_INVAL when the bytes do not divide into elements and ranks; -NT_E_MISSING when this NCCL,
- * or the collective in place, does not exist. */
-NT_MUST_CHECK int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs, unsigned rank,
-                               unsigned world, struct nt_plan *ret, struct nt_err *err);
+/* -NT_E_INVAL when the bytes do not divide into elements and ranks; -NT_E_MISSING when NCCL
+ * has no such dtype (fp8 adds from compute capability 9.0 on), or no such collective in place. */
+NT_MUST_CHECK int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs,
+                               const struct nt_seat *seat, struct nt_plan *ret, struct nt_err *err);
 /* Puts one call on the stream. in and out: buffers of cs.bytes each; in place only out is used. */
 NT_MUST_CHECK int nt_plan_issue(const struct nt_plan *p, const struct nt_nccl *n,
                                 struct ncclComm *comm, struct CUstream_st *stream, void *in,

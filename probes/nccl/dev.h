@@ -20,6 +20,7 @@ struct CUgraphExec_st;
 struct nt_dev_info {
     char uuid[64], pci[32], name[64];
     uint64_t memory_bytes, l2_bytes;
+    int capability; /* 90 for compute capability 9.0 */
 };
 
 struct nt_dev; /* one open device; opaque */

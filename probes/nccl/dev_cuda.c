@@ -62,6 +62,7 @@ int nt_dev_describe(unsigned device, struct nt_dev_info *ret, struct nt_err *err
     write_uuid(&prop.uuid, info.uuid, sizeof(info.uuid));
     (void)cudaDeviceGetPCIBusId(info.pci, sizeof(info.pci), (int)device);
     info.memory_bytes = prop.totalGlobalMem;
+    info.capability = 10 * prop.major + prop.minor;
     info.l2_bytes = prop.l2CacheSize > 0 ? (uint64_t)prop.l2CacheSize : 0;
     *ret = info;
     return 0;

@@ -154,7 +154,8 @@ static int (*const run_mode[NT_MODE_COUNT])(struct trial *t, bool calls, uint64_
                                             struct nt_err *err) = {
     [NT_EAGER] = run_eager, [NT_STREAM] = run_stream, [NT_GRAPH] = run_graph};
 
-/* The first call connects the algorithm, and shows the tuner what NCCL allows. */
+/* The first call connects the algorithm, and shows the tuner what NCCL allows. The closing
+ * all_reduce has one to connect too. */
 static int first_call(struct trial *t, enum vote *ret_worst, struct nt_err *err)
 {
     const struct nt_call *call = &t->m->call;
@@ -173,6 +174,15 @@ static int first_call(struct trial *t, enum vote *ret_worst, struct nt_err *err)
     if (!*used) {
         t->r->connect_ns = nt_now_ns() - begin;
         *used = true;
+    }
+    if (t->closing) {
+        rc = nt_probe_small_reduce(t->p, err);
+        if (rc == 0) {
+            rc = nt_stream_sync(t->p->stream, err);
+        }
+        if (rc != 0) {
+            return rc;
+        }
     }
     nt_tuner_seen(&seen);
     if (asked && !seen.consulted) {
@@ -444,6 +454,13 @@ static enum nt_status status_of(int rc)
                                      : NT_ST_ERROR;
 }
 
+static int plan(const struct nt_probe *p, const struct nt_case *cs, struct nt_plan *ret,
+                struct nt_err *err)
+{
+    const struct nt_seat seat = {.rank = p->rank, .world = p->world, .capability = p->capability};
+    return nt_plan_make(&p->nccl, cs, &seat, ret, err);
+}
+
 static int prepare(struct trial *t, struct nt_err *err)
 {
     const struct nt_measure *m = t->m;
@@ -456,7 +473,7 @@ static int prepare(struct trial *t, struct nt_err *err)
     t->closing =
         (m->flags & NT_M_BARRIER) != 0 && (m->cs.coll == NT_BROADCAST || m->cs.coll == NT_REDUCE);
     t->deadline_ns = nt_now_ns() + 1000000ULL * (m->deadline_ms > 0 ? m->deadline_ms : DEADLINE_MS);
-    rc = nt_plan_make(&t->p->nccl, &m->cs, t->p->rank, t->p->world, &t->plan, err);
+    rc = plan(t->p, &m->cs, &t->plan, err);
     if (rc == 0) {
         rc = nt_pool_cut(&t->p->pool, m->cs.bytes, t->group > 1 ? t->group : 2, &t->slots, err);
     }
@@ -499,8 +516,8 @@ int nt_cells(struct nt_probe *p, const struct nt_case *cs, struct nt_cells *ret,
 {
     struct nt_tuner_seen seen = {0};
     struct nt_slots slots;
-    struct nt_plan plan;
-    int rc = nt_plan_make(&p->nccl, cs, p->rank, p->world, &plan, err);
+    struct nt_plan calls;
+    int rc = plan(p, cs, &calls, err);
     *ret = (struct nt_cells){.cs = *cs};
     for (int a = 0; a < NT_ALGO_COUNT; a++) {
         for (int k = 0; k < NT_PROTO_COUNT; k++) {
@@ -514,7 +531,7 @@ int nt_cells(struct nt_probe *p, const struct nt_case *cs, struct nt_cells *ret,
         return 0; /* no such case here: nothing is available */
     }
     nt_tuner_ask(cs->coll, &NT_CALL_DEFAULT);
-    rc = nt_plan_issue(&plan, &p->nccl, p->comm, p->stream, nt_slot_in(&slots, 0),
+    rc = nt_plan_issue(&calls, &p->nccl, p->comm, p->stream, nt_slot_in(&slots, 0),
                        nt_slot_out(&slots, 0), err);
     if (rc == 0) {
         rc = nt_stream_sync(p->stream, err);

@@ -205,6 +205,7 @@ static int open_device(struct nt_probe *p, const struct nt_init *i, struct nt_de
         rc = nt_dev_describe(i->device, info, err);
     }
     if (rc == 0) {
+        p->capability = info->capability;
         rc = nt_stream_open(p->dev, &p->stream, err);
     }
     if (rc == 0) {

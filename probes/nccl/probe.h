@@ -10,6 +10,7 @@
 
 struct nt_probe {
     unsigned rank, world;
+    int capability; /* of the device, from init on */
     struct nt_link *link;
     struct nt_nccl nccl;
     struct nt_dev *dev;

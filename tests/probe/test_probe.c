@@ -296,6 +296,32 @@ static void test_without_tuner(void **state)
     ranks_quit(&r);
 }
 
+/* What the fake makes of NCCL's own variables, and what a device without fp8 sums cannot do. */
+static void test_variables(void **state)
+{
+    static const char *const env[] = {"NCCL_ALGO=allreduce:ring", "NCCL_PROTO=^LL",
+                                      "NCCL_MAX_NCHANNELS=2",     "FAKE_DEV_CAPABILITY=80",
+                                      "FAKE_NCCL_SPEED=0.1",      NULL};
+    const struct nt_executed ran = {
+        .algo = NT_RING, .proto = NT_SIMPLE, .channels = 2, .warps = 16};
+    struct nt_measure m = question(1, NT_ALL_REDUCE, NT_EAGER, 32768);
+    struct nt_msg got[RANKS_MAX];
+    struct ranks r;
+    (void)state;
+    ranks_start(&r, 2, env);
+    ranks_init(&r, MAX_BYTES, true);
+    take_ready(&r);
+    m.flags = NT_M_READBACK;
+    ranks_measure(&r, &m, got);
+    assert_true(nt_executed_equal(&got[0].result.executed, &ran));
+    ranks_results_done(&r, got);
+    m.cs.dtype = NT_FP8;
+    expect(&r, &m, NT_ST_UNAVAILABLE);
+    m.cs.coll = NT_ALL_GATHER;
+    expect(&r, &m, NT_ST_OK);
+    ranks_quit(&r);
+}
+
 static void test_flags(void **state)
 {
     static const struct {
@@ -407,6 +433,7 @@ int main(void)
         cmocka_unit_test(test_first_use_connects),
         cmocka_unit_test(test_cells),
         cmocka_unit_test(test_without_tuner),
+        cmocka_unit_test(test_variables),
         cmocka_unit_test(test_flags),
         cmocka_unit_test(test_without_page),
         cmocka_unit_test(test_times),

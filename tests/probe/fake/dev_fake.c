@@ -70,7 +70,10 @@ int nt_dev_describe(unsigned d, struct nt_dev_info *ret, struct nt_err *err)
     if (d >= count) {
         return nt_fail(err, NT_E_INVAL, 0, "device %u of %u", d, count);
     }
-    *ret = (struct nt_dev_info){.name = "Fake GPU", .memory_bytes = MEMORY, .l2_bytes = L2};
+    *ret = (struct nt_dev_info){.name = "Fake GPU",
+                                .memory_bytes = MEMORY,
+                                .l2_bytes = L2,
+                                .capability = atoi(setting("FAKE_DEV_CAPABILITY", "90"))};
     (void)snprintf(ret->uuid, sizeof(ret->uuid), "GPU-fa4e0000-0000-0000-0000-%012u", d);
     (void)snprintf(ret->pci, sizeof(ret->pci), "0000:%02x:00.0", d + 1);
     return 0;

@@ -7,6 +7,7 @@
  *
  * Environment
  *   FAKE_DEV_COUNT         devices, 8 unless set; 0: no GPU
+ *   FAKE_DEV_CAPABILITY    90 unless set
  *   FAKE_DEV_LOST          RANK:N  after N waits for a stream every call of that rank fails
  *   FAKE_DEV_EVENT_FACTOR  times between events are multiplied by it
  *   FAKE_NCCL_SPEED        modelled times are multiplied by it (default 1)

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { CHANNELS = 4, CHANNEL_BYTES = 16384, CELL_BYTES = 4096 };
 
@@ -10,6 +11,48 @@ static unsigned env_channels(const char *name, unsigned otherwise)
     const char *text = getenv(name);
     int v = text != NULL ? atoi(text) : 0;
     return v > 0 && v <= 64 ? (unsigned)v : otherwise;
+}
+
+/* Is this name allowed for the function by a variable of the form [function:][^]name,…;… ? */
+static bool allowed(const char *variable, const char *function, const char *name)
+{
+    const char *all = getenv(variable);
+    char text[256], *rest = text, *entry;
+    bool ok = true;
+    (void)snprintf(text, sizeof(text), "%s", all != NULL ? all : "");
+    while (all != NULL && (entry = strsep(&rest, ";")) != NULL) {
+        char *list = strchr(entry, ':'), *word;
+        bool inverted, named = false;
+        if (list != NULL) {
+            *list++ = '\0';
+            if (strcasecmp(entry, function) != 0) {
+                continue;
+            }
+        } else {
+            list = entry;
+        }
+        inverted = *list == '^';
+        list += inverted;
+        while ((word = strsep(&list, ",")) != NULL) {
+            named = named || strcasecmp(word, name) == 0;
+        }
+        ok = named != inverted; /* the last entry for a function wins */
+    }
+    return ok;
+}
+
+static void read_masks(struct model *m)
+{
+    static const char *const functions[NT_TUNER_COLLS] = {"Broadcast", "Reduce", "AllGather",
+                                                          "ReduceScatter", "AllReduce"};
+    for (int c = 0; c < NT_TUNER_COLLS; c++) {
+        for (int a = 0; a < NT_ALGO_COUNT; a++) {
+            for (int p = 0; p < NT_PROTO_COUNT; p++) {
+                m->masked[c][a][p] = !allowed("NCCL_ALGO", functions[c], nt_algo_names[a]) ||
+                                     !allowed("NCCL_PROTO", functions[c], nt_proto_names[p]);
+            }
+        }
+    }
 }
 
 void model_init(struct model *m, unsigned rank, unsigned world)
@@ -22,6 +65,7 @@ void model_init(struct model *m, unsigned rank, unsigned world)
                         .channels = CHANNELS < least ? least : CHANNELS,
                         .speed = speed != NULL ? strtod(speed, NULL) : 1.0};
     m->channels = m->channels > most ? most : m->channels;
+    read_masks(m);
 }
 
 static bool exists(enum nt_coll coll, int algo, int proto)
@@ -55,7 +99,7 @@ void model_table(const struct model *m, enum nt_coll coll, uint64_t bytes,
 {
     for (int a = 0; a < NT_ALGO_COUNT; a++) {
         for (int p = 0; p < NT_PROTO_COUNT; p++) {
-            table[a][p] = exists(coll, a, p)
+            table[a][p] = exists(coll, a, p) && !m->masked[coll][a][p]
                               ? (float)us(m, bytes, a, p, model_channels(m, bytes, 0), 120)
                               : -1.0F;
         }

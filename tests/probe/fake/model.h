@@ -2,7 +2,8 @@
  * model - what the fake NCCL believes, how long its calls take, and what goes wrong on purpose.
  *
  * Its beliefs are wrong on purpose too: it takes Ring for slower than it is in small calls, so that
- * there is something to find.
+ * there is something to find. Of NCCL's variables it knows NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS,
+ * NCCL_ALGO and NCCL_PROTO.
  */
 #pragma once
 #include "schema/vocab.h"
@@ -11,6 +12,7 @@ struct model {
     unsigned rank, world;
     unsigned channels; /* of the communicator */
     double speed;
+    bool masked[NT_TUNER_COLLS][NT_ALGO_COUNT][NT_PROTO_COUNT]; /* NCCL_ALGO, NCCL_PROTO */
 };
 
 void model_init(struct model *m, unsigned rank, unsigned world);
