@@ -9,23 +9,23 @@ enum { SHARE = 4 };
 
 static uint64_t stride_of(uint64_t bytes)
 {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN + 2 * NT_GUARD_BYTES;
+    return (bytes + ALIGN - 1) / ALIGN * ALIGN + (uint64_t)2 * NT_GUARD_BYTES;
 }
 
 int nt_pool_open(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, struct nt_pool *ret,
                  struct nt_err *err)
 {
     struct nt_pool p = {.max_bytes = max_bytes, .l2_bytes = l2_bytes};
-    uint64_t free_bytes = 0, stride = stride_of(max_bytes), least = 2 * stride;
+    uint64_t free_bytes = 0, stride = stride_of(max_bytes), least = 2 * stride, both = 2 * least;
     void *in = NULL, *out = NULL;
     int rc = nt_dev_free_bytes(d, &free_bytes, err);
     if (rc != 0) {
         return rc;
     }
-    if (max_bytes > free_bytes || 2 * least > free_bytes) {
+    if (max_bytes > free_bytes || both > free_bytes) {
         return nt_fail(err, NT_E_INVAL, 0,
                        "cases of %llu bytes need %llu bytes of device memory, %llu are free",
-                       (unsigned long long)max_bytes, (unsigned long long)(2 * least),
+                       (unsigned long long)max_bytes, (unsigned long long)both,
                        (unsigned long long)free_bytes);
     }
     p.bytes = NT_GROUP * stride > l2_bytes + stride ? NT_GROUP * stride : l2_bytes + stride;

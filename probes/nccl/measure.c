@@ -262,7 +262,7 @@ static int verify(struct trial *t, unsigned round, enum vote *ret_worst, struct 
     unsigned groups = t->m->cs.mode == NT_EAGER ? EAGER_CHECKS : t->inner, most, slots;
     uint64_t wrong = 0;
     int rc = 0;
-    most = t->slots.count / t->group;
+    most = t->slots.count / (t->group > 1 ? NT_GROUP : 1);
     if (!nt_plan_repeats(&t->plan) && groups > most) {
         groups = most;
     }

@@ -59,7 +59,7 @@ static void remember(const float *table, int algos, int protos)
  * they write out of bounds. There it is left to NCCL. */
 static bool channels_are_a_bound(const float *table, int algos, int protos)
 {
-    int algo = tuner.call.algo;
+    int8_t algo = tuner.call.algo;
     if (algo >= 0) {
         return algo != NT_COLLNET_DIRECT && algo != NT_COLLNET_CHAIN &&
                (algo != NT_NVLS || tuner.nodes <= 1);

@@ -72,6 +72,7 @@ static pid_t spawn(const struct ranks *r, unsigned rank, const char *const *more
     add(env, &n, "NCCL_TUNER_PLUGIN=", "STATIC_PLUGIN");
     add(env, &n, "NCCL_PROFILER_PLUGIN=", "STATIC_PLUGIN");
     add(env, &n, "TMPDIR=", r->dir);
+    add(env, &n, "TSAN_OPTIONS=", "atexit_sleep_ms=0"); /* it would wait a second for the watcher */
     add(env, &n, "HOME=", r->dir);
     pid = fork();
     if (pid == 0) {

@@ -81,7 +81,8 @@ static int listen_on(int family, unsigned *ret_port)
     return fd;
 }
 
-static void read_lines(int listener, unsigned lines, char *out, size_t size)
+/* Returns the connection, still open: its end is one of the things that end a rank. */
+static int read_lines(int listener, unsigned lines, char *out, size_t size)
 {
     struct pollfd p = {.fd = listener, .events = POLLIN};
     size_t len = 0;
@@ -98,7 +99,7 @@ static void read_lines(int listener, unsigned lines, char *out, size_t size)
         seen += out[len++] == '\n';
     }
     out[len] = '\0';
-    (void)close(fd);
+    return fd;
 }
 
 /* Over TCP the secret comes first; then everything is as over a Unix socket. What is missing is
@@ -125,7 +126,7 @@ static void test_tcp(void **state)
         const char *dir = getenv("NT_BUILD_DIR");
         unsigned port = 0;
         pid_t pid;
-        int listener = listen_on(rows[i].family, &port);
+        int fd, listener = listen_on(rows[i].family, &port);
         if (listener < 0 && rows[i].family == AF_INET6) {
             continue; /* a machine without IPv6 */
         }
@@ -135,12 +136,16 @@ static void test_tcp(void **state)
         (void)snprintf(lib, sizeof(lib), "NCCLTUNE_NCCL_LIB=%s/tests/probe/libfakenccl.so",
                        dir != NULL ? dir : "build/release");
         pid = spawn(env);
-        read_lines(listener, 2, text, sizeof(text));
+        fd = read_lines(listener, 2, text, sizeof(text));
         (void)close(listener);
         if (strncmp(text, "s3cret\n{", 8) != 0 || strstr(text, rows[i].says) == NULL) {
             fail_msg("row %zu: %s", i, text);
         }
+        if (rows[i].code == 5) {
+            (void)shutdown(fd, SHUT_RDWR);
+        }
         assert_int_equal(exit_code(pid), rows[i].code);
+        (void)close(fd);
     }
 }
 

@@ -36,10 +36,10 @@ static struct {
     bool lost;
 } device;
 
-static const char *setting(const char *name, const char *otherwise)
+static unsigned setting(const char *name, unsigned otherwise)
 {
     const char *text = getenv(name);
-    return text != NULL ? text : otherwise;
+    return text != NULL ? (unsigned)strtoul(text, NULL, 10) : otherwise;
 }
 
 static int still_there(struct nt_err *err)
@@ -51,7 +51,7 @@ static int still_there(struct nt_err *err)
 
 int nt_dev_count(unsigned *ret, struct nt_err *err)
 {
-    unsigned n = (unsigned)atoi(setting("FAKE_DEV_COUNT", "8"));
+    unsigned n = setting("FAKE_DEV_COUNT", 8);
     if (n == 0) {
         return nt_fail(err, NT_E_MISSING, 0,
                        "no usable GPU: none visible; look at nvidia-smi and CUDA_VISIBLE_DEVICES");
@@ -73,7 +73,7 @@ int nt_dev_describe(unsigned d, struct nt_dev_info *ret, struct nt_err *err)
     *ret = (struct nt_dev_info){.name = "Fake GPU",
                                 .memory_bytes = MEMORY,
                                 .l2_bytes = L2,
-                                .capability = atoi(setting("FAKE_DEV_CAPABILITY", "90"))};
+                                .capability = (int)setting("FAKE_DEV_CAPABILITY", 90)};
     (void)snprintf(ret->uuid, sizeof(ret->uuid), "GPU-fa4e0000-0000-0000-0000-%012u", d);
     (void)snprintf(ret->pci, sizeof(ret->pci), "0000:%02x:00.0", d + 1);
     return 0;
@@ -182,12 +182,12 @@ void nt_stream_close(struct nt_dev *d, struct CUstream_st *s)
 
 int nt_stream_sync(struct CUstream_st *s, struct nt_err *err)
 {
-    unsigned rank = 0, after = 0;
     const char *lost = getenv("FAKE_DEV_LOST");
+    char *after = NULL;
     (void)s;
     device.waits++;
-    if (lost != NULL && sscanf(lost, "%u:%u", &rank, &after) == 2 &&
-        rank == (unsigned)atoi(setting("NCCLTUNE_RANK", "0")) && device.waits > after) {
+    if (lost != NULL && strtoul(lost, &after, 10) == setting("NCCLTUNE_RANK", 0) && *after == ':' &&
+        device.waits > strtoul(after + 1, NULL, 10)) {
         device.lost = true;
     }
     return still_there(err);
@@ -214,7 +214,7 @@ int nt_event_record(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *
 int nt_event_between_ns(struct CUevent_st *from, struct CUevent_st *to, uint64_t *ret,
                         struct nt_err *err)
 {
-    double factor = strtod(setting("FAKE_DEV_EVENT_FACTOR", "1"), NULL);
+    double factor = setting("FAKE_DEV_EVENT_FACTOR", 1);
     *ret = (uint64_t)((double)(to->at_ns - from->at_ns) * factor);
     return still_there(err);
 }

@@ -9,7 +9,7 @@ enum { CHANNELS = 4, CHANNEL_BYTES = 16384, CELL_BYTES = 4096 };
 static unsigned env_channels(const char *name, unsigned otherwise)
 {
     const char *text = getenv(name);
-    int v = text != NULL ? atoi(text) : 0;
+    long v = text != NULL ? strtol(text, NULL, 10) : 0;
     return v > 0 && v <= 64 ? (unsigned)v : otherwise;
 }
 
@@ -130,7 +130,7 @@ static bool applies(const struct model *m, char *entry, const char *kind, uint64
         f[i] = strsep(&rest, ":");
     }
     return f[1] != NULL && strcmp(f[0], kind) == 0 &&
-           (strcmp(f[1], "*") == 0 || (unsigned)atoi(f[1]) == m->rank) &&
+           (strcmp(f[1], "*") == 0 || strtoul(f[1], NULL, 10) == m->rank) &&
            (f[2] == NULL || bytes >= strtoull(f[2], NULL, 10)) &&
            (f[3] == NULL || (algo >= 0 && strcmp(f[3], nt_algo_names[algo]) == 0)) &&
            (f[4] == NULL || (proto >= 0 && strcmp(f[4], nt_proto_names[proto]) == 0));
