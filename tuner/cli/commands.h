@@ -3,6 +3,7 @@
 #include "tuner/base/cli.h"
 
 extern const struct nt_command nt_cmd_import;
+extern const struct nt_command nt_cmd_lint;
 extern const struct nt_command nt_cmd_show;
 extern const struct nt_command nt_cmd_export;
 extern const struct nt_command nt_cmd_decide;
