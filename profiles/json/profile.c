@@ -64,7 +64,7 @@ const char *nt_profile_text(struct nt_profile *p, const char *text)
     if (copy == NULL) {
         return "";
     }
-    memcpy(copy, text, len);
+    memcpy(copy, text, len + 1);
     return copy;
 }
 

@@ -27,14 +27,13 @@ enum { NEEDED = 1, ZERO_IS_ABSENT = 2, MINUS_IS_ABSENT = 4 };
 struct field {
     const char *key;
     enum kind kind;
-    size_t at;
-    unsigned flags;
+    unsigned at, flags;
     const char *const *words;
     const struct field *parts;
     size_t size; /* of an element of a list */
 };
 
-#define AT(s, m) offsetof(struct s, m)
+#define AT(s, m) ((unsigned)offsetof(struct s, m))
 
 static const struct field executed_fields[] = {
     {"channels", UINT, AT(nt_profile_row, executed_channels), ZERO_IS_ABSENT, 0, 0, 0},
