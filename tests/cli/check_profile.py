@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""check_profile.py NCCLTUNE SAMPLE_PROGRAM: show, export and decide as a user meets them: words and exit codes."""
+"""check_profile.py NCCLTUNE SAMPLE_PROGRAM STORE_PROGRAM: show, export and decide as a user meets them: words and exit codes."""
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
 
-NCCLTUNE, SAMPLE = sys.argv[1], sys.argv[2]
+NCCLTUNE, SAMPLE, STORE = sys.argv[1:4]
 
 
 def run(*args, cwd):
@@ -21,6 +21,9 @@ CASES = [
     (["show", "EMPTY"], 0, ["product table: the defaults win here"], ""),
     (["show", "nowhere.json"], 2, [], "nowhere.json"),
     (["show", "PROFILE", "--format", "yaml"], 2, [], "unknown value 'yaml'"),
+    (["show", "1", "--db", "jobs.db"], 0, ["ring/ll/2", "product static"], ""),
+    (["show", "2", "--db", "jobs.db"], 3, [], "job 2"),
+    (["show", "1", "--db", "none.db"], 3, [], "none.db"),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K"], 0,
      ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--mode", "graph"], 0,
@@ -50,6 +53,8 @@ def main():
         folder = pathlib.Path(name)
         for file, args in (("PROFILE", []), ("EMPTY", ["empty"]), ("RIG", ["rig", "mps-sockets"])):
             (folder / file).write_text(subprocess.run([SAMPLE, *args], check=True, capture_output=True, text=True).stdout)
+        with open(folder / "PROFILE", encoding="utf-8") as document:
+            subprocess.run([STORE, str(folder / "jobs.db")], check=True, stdin=document)
         for args, code, says, warns in CASES:
             got = run(*args, cwd=folder)
             missing = [s for s in says if s not in got.stdout]

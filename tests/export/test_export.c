@@ -201,23 +201,20 @@ static void test_target_release(void **state)
 static void test_refusals(void **state)
 {
     static const struct {
-        const char *format;
-        int rig, allow;
+        const char *format, *plugin, *dir, *says;
+        int rig, allow, rc;
         bool variables_only, no_table;
-        const char *plugin, *dir;
-        int rc;
-        const char *says;
     } rows[] = {
-        {"env", NT_RIG_MPS_SOCKETS, -1, false, false, NULL, NULL, -NT_E_NO, "mps-sockets"},
-        {"env", NT_RIG_RECORDING, -1, true, false, NULL, NULL, -NT_E_NO, "recording"},
-        {"env", NT_RIG_RECORDING, NT_RIG_MODEL, true, false, NULL, NULL, -NT_E_NO, "recording"},
-        {"env", NT_RIG_RECORDING, NT_RIG_RECORDING, true, false, NULL, NULL, 0, NULL},
-        {"tuner-csv", NT_RIG_NCCL, -1, true, false, NULL, NULL, -NT_E_INVAL, "only the rows"},
-        {"env", NT_RIG_NCCL, -1, false, true, NULL, NULL, -NT_E_INVAL, "no table product"},
-        {"env", NT_RIG_NCCL, -1, false, false, "plugin.so", NULL, -NT_E_INVAL, "absolute"},
-        {"env", NT_RIG_NCCL, -1, false, false, "/a b.so", NULL, -NT_E_INVAL, "absolute"},
-        {"env", NT_RIG_NCCL, -1, false, false, NULL, "/x;rm -rf", -NT_E_INVAL, "absolute"},
-        {"env", NT_RIG_NCCL, -1, false, false, NULL, "/x\ny", -NT_E_INVAL, "absolute"},
+        {"env", NULL, NULL, "mps-sockets", NT_RIG_MPS_SOCKETS, -1, -NT_E_NO, false, false},
+        {"env", NULL, NULL, "recording", NT_RIG_RECORDING, -1, -NT_E_NO, true, false},
+        {"env", NULL, NULL, "recording", NT_RIG_RECORDING, NT_RIG_MODEL, -NT_E_NO, true, false},
+        {"env", NULL, NULL, NULL, NT_RIG_RECORDING, NT_RIG_RECORDING, 0, true, false},
+        {"tuner-csv", NULL, NULL, "only the rows", NT_RIG_NCCL, -1, -NT_E_INVAL, true, false},
+        {"env", NULL, NULL, "no table product", NT_RIG_NCCL, -1, -NT_E_INVAL, false, true},
+        {"env", "plugin.so", NULL, "absolute", NT_RIG_NCCL, -1, -NT_E_INVAL, false, false},
+        {"env", "/a b.so", NULL, "absolute", NT_RIG_NCCL, -1, -NT_E_INVAL, false, false},
+        {"env", NULL, "/x;rm -rf", "absolute", NT_RIG_NCCL, -1, -NT_E_INVAL, false, false},
+        {"env", NULL, "/x\ny", "absolute", NT_RIG_NCCL, -1, -NT_E_INVAL, false, false},
     };
     struct nt_err e = {0};
     (void)state;

@@ -200,13 +200,12 @@ static void test_delivery_file(void **state)
 static void test_decide(void **state)
 {
     static const struct {
-        int coll;
         uint64_t bytes;
-        int algo; /* -1: default */
-    } rows[] = {{NT_ALL_REDUCE, 8191, -1},         {NT_ALL_REDUCE, 8192, NT_RING},
-                {NT_ALL_REDUCE, 32768, NT_RING},   {NT_ALL_REDUCE, 32769, -1},
-                {NT_ALL_REDUCE, 8388609, NT_TREE}, {NT_ALL_REDUCE, 67108865, -1},
-                {NT_ALL_GATHER, 8192, -1}};
+        int coll, algo; /* algo -1: default */
+    } rows[] = {{8191, NT_ALL_REDUCE, -1},         {8192, NT_ALL_REDUCE, NT_RING},
+                {32768, NT_ALL_REDUCE, NT_RING},   {32769, NT_ALL_REDUCE, -1},
+                {8388609, NT_ALL_REDUCE, NT_TREE}, {67108865, NT_ALL_REDUCE, -1},
+                {8192, NT_ALL_GATHER, -1}};
     struct nt_profile *p = finished();
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -267,7 +266,7 @@ static void test_commands_are_made_not_read(void **state)
     struct nt_profile *p = finished(), *q = NULL;
     char *text = dumped(p), *at = strstr(text, "mpirun -np 8");
     (void)state;
-    memcpy(at, "rm -rf ~ ###", 12);
+    at[0] = 'r'; /* another command */
     assert_int_equal(nt_profile_parse(text, strlen(text), "changed", &q, NULL), 0);
     for (int i = 0; i < NT_PRODUCT_COUNT; i++) {
         for (size_t c = 0; c < q->product[i].classes.n; c++) {
