@@ -418,6 +418,11 @@ const struct nt_row_result *nt_plan_rows(const struct nt_plan *p, size_t *ret_n)
     return p->served;
 }
 
+const char *nt_plan_table_vars(const struct nt_plan *p)
+{
+    return p->settings[p->table_setting].vars;
+}
+
 const struct nt_plan_result *nt_plan_result(const struct nt_plan *p)
 {
     nt_assert(p->finished);

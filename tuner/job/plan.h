@@ -153,6 +153,8 @@ NT_MUST_CHECK int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *
 
 /* The rows that a table arm serves from the confirm on; before, none. */
 const struct nt_row_result *nt_plan_rows(const struct nt_plan *p, size_t *ret_n);
+/* The process setting that goes with them. */
+const char *nt_plan_table_vars(const struct nt_plan *p);
 /* What the search found, one entry per raced case, under the process setting of the table. NULL
  * past the end. */
 const struct nt_found *nt_plan_found(const struct nt_plan *p, size_t i);

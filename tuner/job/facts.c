@@ -1,0 +1,145 @@
+#include "tuner/job/facts.h"
+#include "tuner/base/json.h"
+#include "tuner/topology/topology.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void nt_facts_done(struct nt_facts *f)
+{
+    json_decref(f->groups);
+    json_decref(f->health);
+    free(f->topology_xml);
+    *f = (struct nt_facts){0};
+}
+
+/* "2.28.9" of 22809, "13.0" of 13000. */
+static void nccl_text(int v, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
+}
+
+static void cuda_text(int v, char *out, size_t size)
+{
+    (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
+}
+
+/* Healthy or not is asked of the machine itself where it can be; NCCL's dump knows less. */
+static void take_health(struct nt_facts *f, const struct nt_topology *dump, bool replay)
+{
+    struct nt_topology *live = NULL;
+    const struct nt_topology *t = dump;
+
+    if (!replay && nt_topology_read_live(&(struct nt_live_opts){0}, &live, NULL) == 0) {
+        t = live;
+    }
+    f->health = json_array();
+    for (int i = 0; f->health != NULL && i < t->nfindings; i++) {
+        if (t->findings[i].unhealthy) {
+            (void)json_array_append_new(f->health, json_string(t->findings[i].text));
+        }
+    }
+    nt_topology_free(live);
+}
+
+static int take_topology(struct nt_facts *f, const char *xml, bool replay, struct nt_err *err)
+{
+    struct nt_topology *t = NULL;
+
+    f->topology_xml = strdup(xml);
+    if (f->topology_xml == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "topology");
+    }
+    if (nt_topology_read_xml(xml, strlen(xml), &t, err) != 0) {
+        (void)snprintf(f->identity, sizeof(f->identity),
+                       "unknown"); /* a dump we cannot read is no reason to stop */
+        return 0;
+    }
+    (void)snprintf(f->identity, sizeof(f->identity), "%s", t->identity.name);
+    (void)nt_group_mask_text(t->identity.known, f->mask, sizeof(f->mask));
+    f->groups = json_object();
+    for (int g = 0; f->groups != NULL && g < NT_GROUP_COUNT; g++) {
+        if ((t->identity.known & (1U << g)) != 0) {
+            (void)json_object_set_new(f->groups, nt_group_names[g],
+                                      json_string(t->identity.group[g]));
+        }
+    }
+    take_health(f, t, replay);
+    nt_topology_free(t);
+    return 0;
+}
+
+int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct nt_ready *ready,
+                  unsigned world, struct nt_err *err)
+{
+    if (f->known) {
+        return 0;
+    }
+    (void)snprintf(f->host, sizeof(f->host), "%s", hello[0].host);
+    (void)snprintf(f->gpu, sizeof(f->gpu), "%s", hello[0].gpu_name);
+    (void)snprintf(f->nccl_file, sizeof(f->nccl_file), "%s", hello[0].nccl_file);
+    (void)snprintf(f->rig, sizeof(f->rig), "%s", hello[0].rig);
+    nccl_text(hello[0].nccl, f->nccl, sizeof(f->nccl));
+    cuda_text(hello[0].cuda, f->cuda, sizeof(f->cuda));
+    cuda_text(hello[0].driver, f->driver, sizeof(f->driver));
+    for (unsigned r = 1; r < world; r++) {
+        if (hello[r].nccl != hello[0].nccl || strcmp(hello[r].gpu_name, hello[0].gpu_name) != 0) {
+            return nt_fail(err, NT_E_MISSING, 0,
+                           "rank %u has NCCL %d on %s, rank 0 has %d on %s: ranks must be alike", r,
+                           hello[r].nccl, hello[r].gpu_name, hello[0].nccl, hello[0].gpu_name);
+        }
+    }
+    if (ready[0].text != NULL) {
+        (void)snprintf(f->text, sizeof(f->text), "%s", ready[0].text);
+    }
+    f->known = true;
+    return ready[0].topology_xml != NULL && ready[0].topology_xml[0] != '\0'
+               ? take_topology(f, ready[0].topology_xml, strcmp(hello[0].rig, "nccl") != 0, err)
+               : 0;
+}
+
+#define MEMBER(f)                                                                                  \
+    {                                                                                              \
+#f, offsetof(struct nt_facts, f), sizeof(((struct nt_facts *)0)->f)                        \
+    }
+static const struct {
+    const char *name;
+    size_t offset, size;
+} members[] = {MEMBER(host),      MEMBER(gpu),  MEMBER(nccl),   MEMBER(nccl_sha256),
+               MEMBER(nccl_file), MEMBER(cuda), MEMBER(driver), MEMBER(rig),
+               MEMBER(identity),  MEMBER(mask), MEMBER(text)};
+
+json_t *nt_facts_json(const struct nt_facts *f)
+{
+    json_t *o = json_object();
+
+    for (size_t i = 0; o != NULL && i < sizeof(members) / sizeof(members[0]); i++) {
+        (void)json_object_set_new(o, members[i].name,
+                                  json_string((const char *)f + members[i].offset));
+    }
+    if (f->groups != NULL) {
+        (void)json_object_set(o, "groups", f->groups);
+    }
+    if (f->health != NULL) {
+        (void)json_object_set(o, "health", f->health);
+    }
+    return o;
+}
+
+int nt_facts_from_json(const json_t *o, struct nt_facts *ret, struct nt_err *err)
+{
+    struct nt_facts f = {.known = true};
+
+    if (!json_is_object(o)) {
+        return nt_fail(err, NT_E_STORE, 0, "the job's facts are no object");
+    }
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+        (void)snprintf((char *)&f + members[i].offset, members[i].size, "%s",
+                       nt_json_opt_str(o, members[i].name, ""));
+    }
+    f.groups = json_incref(json_object_get(o, "groups"));
+    f.health = json_incref(json_object_get(o, "health"));
+    *ret = f;
+    return 0;
+}

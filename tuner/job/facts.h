@@ -1,0 +1,23 @@
+/* facts - what the ranks said of the machine and its libraries: for the store's keys and the
+ * profile. */
+#pragma once
+#include <jansson.h>
+#include "probes/protocol/protocol.h"
+#include "tuner/job/spec.h"
+
+struct nt_facts {
+    bool known;
+    char host[64], gpu[64], nccl[24], nccl_sha256[65], nccl_file[256], cuda[24], driver[24],
+        rig[24];
+    char identity[16], mask[512];
+    json_t *groups; /* object name → hash, or NULL; owned */
+    json_t *health; /* list of texts, or NULL: not checked; owned */
+    char *topology_xml;
+    char text[1024];
+};
+
+void nt_facts_done(struct nt_facts *f);
+NT_MUST_CHECK int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello,
+                                const struct nt_ready *ready, unsigned world, struct nt_err *err);
+json_t *nt_facts_json(const struct nt_facts *f);
+NT_MUST_CHECK int nt_facts_from_json(const json_t *o, struct nt_facts *ret, struct nt_err *err);

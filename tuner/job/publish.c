@@ -1,0 +1,430 @@
+#include "tuner/job/publish.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static void add_assigns(struct nt_profile *p, struct nt_assigns *list, const char *words)
+{
+    char copy[2048], *save = NULL;
+
+    (void)snprintf(copy, sizeof(copy), "%s", words);
+    for (char *w = strtok_r(copy, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        if (eq != NULL) {
+            *eq = '\0';
+            nt_profile_assign(p, list, w, eq + 1);
+        }
+    }
+}
+
+static void add_names(struct nt_profile *p, struct nt_texts *list, const char *const *names,
+                      const bool *on)
+{
+    for (size_t i = 0; names[i] != NULL; i++) {
+        if (on[i]) {
+            *NT_PROFILE_ADD(p, list) = names[i];
+        }
+    }
+}
+
+static void fill_machine(struct nt_profile *p, const struct nt_facts *f)
+{
+    const char *name;
+    json_t *v;
+    size_t i;
+
+    p->identity.id = nt_profile_text(p, f->identity[0] != '\0' ? f->identity : "unknown");
+    p->identity.mask = nt_profile_text(p, f->mask);
+    json_object_foreach(f->groups, name, v)
+    {
+        nt_profile_assign(p, &p->identity.groups, name, json_string_value(v));
+    }
+    json_array_foreach(f->health, i, v)
+    {
+        *NT_PROFILE_ADD(p, &p->health) = nt_profile_text(p, json_string_value(v));
+    }
+    p->stack.nccl = nt_profile_text(p, f->nccl);
+    p->stack.nccl_sha256 = nt_profile_text(p, f->nccl_sha256);
+    p->stack.cuda = nt_profile_text(p, f->cuda);
+    p->stack.driver = nt_profile_text(p, f->driver);
+    p->stack.gpu = nt_profile_text(p, f->gpu);
+}
+
+static void add_row(struct nt_profile *p, const struct nt_row_result *r)
+{
+    struct nt_profile_row *out = NT_PROFILE_ADD(p, &p->product[NT_TABLE].rows);
+    *out = (struct nt_profile_row){.min_bytes = r->min_bytes,
+                                   .max_bytes = r->max_bytes,
+                                   .coll = r->coll,
+                                   .algo = r->call.algo,
+                                   .proto = r->call.proto,
+                                   .channels = r->call.channels,
+                                   .chunk_bytes = r->call.chunk_bytes,
+                                   .reg_buff = -1,
+                                   .executed_channels = r->executed.channels,
+                                   .executed_warps = r->executed.warps};
+}
+
+static struct nt_profile *new_profile(const struct nt_spec *spec, const struct nt_facts *facts)
+{
+    struct nt_profile *p = nt_profile_new();
+
+    if (p == NULL) {
+        return NULL;
+    }
+    p->rig = spec->shown_rig;
+    p->ranks = spec->ranks;
+    p->nodes = spec->nodes;
+    p->placement = "";
+    add_assigns(p, &p->site, spec->fixed);
+    fill_machine(p, facts);
+    return p;
+}
+
+int nt_publish_draft(const struct nt_spec *spec, const struct nt_plan *plan,
+                     const struct nt_facts *facts, const char *table_vars, struct nt_profile **ret,
+                     struct nt_err *err)
+{
+    struct nt_profile *p = new_profile(spec, facts);
+    size_t n = 0;
+    const struct nt_row_result *rows = nt_plan_rows(plan, &n);
+
+    if (p == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "profile");
+    }
+    p->product[NT_TABLE].present = true;
+    add_assigns(p, &p->product[NT_TABLE].vars, table_vars);
+    for (size_t i = 0; i < n; i++) {
+        add_row(p, &rows[i]);
+    }
+    *ret = p;
+    return 0;
+}
+
+static int verdict_of(const struct nt_class_result *c, const struct nt_spec *spec)
+{
+    if (c->published) {
+        return NT_VD_TUNED;
+    }
+    if (strncmp(c->why, "not within", 10) == 0) {
+        return NT_VD_GUARD;
+    }
+    return c->p <= spec->alpha ? NT_VD_GUARD : NT_VD_UNDECIDED;
+}
+
+static const struct nt_found *found_for(const struct nt_plan *plan, const struct nt_case *cs)
+{
+    const struct nt_found *f;
+    for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
+        if (f->cs.coll == cs->coll && f->cs.bytes == cs->bytes && f->cs.mode == cs->mode) {
+            return f;
+        }
+    }
+    return NULL;
+}
+
+enum { RUNNERS_UP = 4 };
+
+/* The best tuples that are not the row's, and those that were ruled out. */
+static void add_others(struct nt_profile *p, struct nt_profile_class *out, const struct nt_found *f,
+                       const struct nt_call *mine)
+{
+    const struct nt_found_arm *best[RUNNERS_UP] = {NULL};
+    char text[64];
+
+    for (size_t i = 0; f != NULL && i < f->narms; i++) {
+        const struct nt_found_arm *a = &f->arms[i];
+        size_t at = RUNNERS_UP;
+        if (a->status != NT_ST_OK) {
+            struct nt_noted *r = NT_PROFILE_ADD(p, &out->rejected);
+            *r = (struct nt_noted){
+                .setting = nt_profile_text(p, nt_call_text(&a->call, text, sizeof(text))),
+                .why = nt_status_names[a->status],
+                .memory_bytes = NAN};
+            continue;
+        }
+        if (isnan(a->log_ratio) || memcmp(&a->call, mine, sizeof(*mine)) == 0) {
+            continue;
+        }
+        while (at > 0 && (best[at - 1] == NULL || a->log_ratio < best[at - 1]->log_ratio)) {
+            if (at < RUNNERS_UP) {
+                best[at] = best[at - 1];
+            }
+            at--;
+        }
+        if (at < RUNNERS_UP) {
+            best[at] = a;
+        }
+    }
+    for (size_t i = 0; i < RUNNERS_UP && best[i] != NULL; i++) {
+        struct nt_runner_up *r = NT_PROFILE_ADD(p, &out->runners_up);
+        *r = (struct nt_runner_up){
+            .setting = nt_profile_text(p, nt_call_text(&best[i]->call, text, sizeof(text))),
+            .ns = f->default_ns * exp(best[i]->log_ratio)};
+    }
+}
+
+static void add_class(struct nt_profile *p, const struct nt_spec *spec, const struct nt_plan *plan,
+                      const struct nt_class_result *c)
+{
+    enum nt_product product = c->product == NT_ARM_TABLE ? NT_TABLE : NT_STATIC;
+    struct nt_profile_class *out = nt_profile_add_class(p, product);
+    const struct nt_plan_result *r = nt_plan_result(plan);
+    char text[64];
+
+    out->bytes = c->cs.bytes;
+    out->coll = c->cs.coll;
+    out->mode = c->cs.mode;
+    out->verdict = verdict_of(c, spec);
+    out->default_ns = c->default_ns;
+    out->tuned_ns = c->tuned_ns;
+    out->as_found_ns = c->as_found_ns;
+    /* In fractions of the faster baseline's time: 0.11 is 11 % less time. */
+    out->gain = 1 - exp(-c->gain);
+    out->interval[0] = 1 - exp(-c->lo);
+    out->interval[1] = 1 - exp(-c->hi);
+    out->p_adjusted = c->p;
+    out->pairs = c->pairs;
+    out->guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN;
+    out->p95_ratio = c->p95_ratio;
+    out->setting = nt_profile_text(
+        p, product == NT_TABLE ? nt_call_text(&c->call, text, sizeof(text))
+                               : (r->static_vars[0] != '\0' ? r->static_vars : "static"));
+    add_others(p, out, product == NT_TABLE ? found_for(plan, &c->cs) : NULL, &c->call);
+    if (!c->published && c->why[0] != '\0') {
+        struct nt_noted *n = NT_PROFILE_ADD(p, &out->rejected);
+        *n = (struct nt_noted){
+            .setting = out->setting, .why = nt_profile_text(p, c->why), .memory_bytes = NAN};
+    }
+}
+
+/* Sizes that took no part in the confirm: the default is the best that was found there. */
+static void add_defaults(struct nt_profile *p, const struct nt_spec *spec,
+                         const struct nt_plan *plan)
+{
+    const struct nt_plan_result *r = nt_plan_result(plan);
+    const struct nt_found *f;
+
+    for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
+        bool seen = false;
+        for (size_t k = 0; k < r->nclasses; k++) {
+            const struct nt_class_result *c = &r->classes[k];
+            seen = seen || (c->product == NT_ARM_TABLE && c->cs.coll == f->cs.coll &&
+                            c->cs.bytes == f->cs.bytes && c->cs.mode == f->cs.mode);
+        }
+        if (!seen) {
+            struct nt_profile_class *out = nt_profile_add_class(p, NT_TABLE);
+            struct nt_call none = NT_CALL_DEFAULT;
+            out->bytes = f->cs.bytes;
+            out->coll = f->cs.coll;
+            out->mode = f->cs.mode;
+            out->verdict = f->detectable > log(1.6) ? NT_VD_NOISY : NT_VD_DEFAULT;
+            out->default_ns = f->default_ns;
+            out->setting = "default";
+            add_others(p, out, f, &none);
+        }
+    }
+    (void)spec;
+}
+
+static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
+                      const struct nt_plan_result *r)
+{
+    static const struct {
+        const char *site, *setting, *why;
+    } forbidden[] = {
+        {"NCCL_NVLS_ENABLE=0", "nvls",
+         "NCCL_NVLS_ENABLE=0 in the environment: NVLink multicast is not allowed here"},
+        {"TORCH_SYMM_MEM_DISABLE_MULTICAST=1", "multimem",
+         "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment: NVLink multicast is not allowed "
+         "here"},
+    };
+
+    for (size_t i = 0; i < r->nnot_checked; i++) {
+        struct nt_noted *n = NT_PROFILE_ADD(p, &p->not_checked);
+        *n = (struct nt_noted){
+            .setting = nt_profile_text(p, r->not_checked[i].text),
+            .why = spec->rig == NT_RIG_RECORDING ? "the recording does not hold it" : "not run",
+            .memory_bytes = NAN};
+    }
+    for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
+        if (strstr(spec->fixed, forbidden[i].site) != NULL) {
+            struct nt_noted *n = NT_PROFILE_ADD(p, &p->not_allowed_here);
+            *n = (struct nt_noted){
+                .setting = forbidden[i].setting, .why = forbidden[i].why, .memory_bytes = NAN};
+        }
+    }
+    p->memory.default_bytes = (double)r->memory_bytes[NT_ARM_DEFAULT];
+    p->memory.table_bytes = r->table_present ? (double)r->memory_bytes[NT_ARM_TABLE] : NAN;
+    p->memory.static_bytes = r->static_present ? (double)r->memory_bytes[NT_ARM_STATIC] : NAN;
+    p->first_call.default_ns = (double)r->first_call_ns[NT_ARM_DEFAULT];
+    p->first_call.table_ns = r->table_present ? (double)r->first_call_ns[NT_ARM_TABLE] : NAN;
+    p->first_call.static_ns = r->static_present ? (double)r->first_call_ns[NT_ARM_STATIC] : NAN;
+}
+
+int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
+                       const struct nt_facts *facts, const char *version, int64_t job,
+                       struct nt_profile **ret, struct nt_err *err)
+{
+    const struct nt_plan_result *r = nt_plan_result(plan);
+    struct nt_profile *p = new_profile(spec, facts);
+    char created[32];
+    time_t now = time(NULL);
+    struct tm tm;
+    int rc;
+
+    if (p == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "profile");
+    }
+    (void)strftime(created, sizeof(created), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &tm));
+    p->created = nt_profile_text(p, created);
+    p->tool = nt_profile_text(p, version);
+    p->job = nt_profile_textf(p, "%lld", (long long)job);
+    p->baselines.same = spec->as_found[0] == '\0';
+    add_assigns(p, &p->baselines.as_found, spec->as_found);
+    add_names(p, &p->modes, nt_mode_names, spec->modes);
+    add_names(p, &p->dtypes, nt_dtype_names, spec->dtypes);
+    add_names(p, &p->places, nt_place_names, spec->places);
+    p->product[NT_TABLE].present = p->product[NT_STATIC].present = true;
+    add_assigns(p, &p->product[NT_TABLE].vars, r->table_vars);
+    add_assigns(p, &p->product[NT_STATIC].vars, r->static_vars);
+    for (size_t i = 0; i < r->nrows; i++) {
+        add_row(p, &r->rows[i]);
+    }
+    for (size_t i = 0; i < r->nclasses; i++) {
+        add_class(p, spec, plan, &r->classes[i]);
+    }
+    add_defaults(p, spec, plan);
+    add_notes(p, spec, r);
+    rc = nt_profile_finish(p, err);
+    if (rc != 0) {
+        nt_profile_free(p);
+        return nt_wrap(err, rc, "profile");
+    }
+    *ret = p;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ store */
+
+static uint8_t store_kind(const struct nt_class_result *c)
+{
+    return c->published                               ? NT_STORE_WINNER
+           : strncmp(c->why, "a gain could", 12) == 0 ? NT_STORE_NO_WINNER
+                                                      : NT_STORE_REJECTED;
+}
+
+static int setting_id(struct nt_store *store, const char *vars, const struct nt_call *call,
+                      int64_t *ret, struct nt_err *err)
+{
+    return nt_store_put_setting(store, &(struct nt_store_setting){.vars = vars, .call = *call}, ret,
+                                err);
+}
+
+static int save_race(struct nt_store *store, int64_t job, const struct nt_found *f,
+                     struct nt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < f->narms && rc == 0; i++) {
+        const struct nt_found_arm *a = &f->arms[i];
+        bool ok = a->status == NT_ST_OK, pick = i == f->pick;
+        struct nt_store_verdict v = {
+            .stage = "race",
+            .product = "",
+            .cs = f->cs,
+            .kind = !ok    ? NT_STORE_REJECTED
+                    : pick ? NT_STORE_WINNER
+                           : NT_STORE_NO_WINNER,
+            .speedup = ok ? exp(-a->log_ratio) : NAN,
+            .lo = ok ? exp(-a->log_ratio - 1.96 * a->se) : NAN,
+            .hi = ok ? exp(-a->log_ratio + 1.96 * a->se) : NAN,
+            .p = NAN,
+            .default_ns = f->default_ns,
+            .tuned_ns = ok ? f->default_ns * exp(a->log_ratio) : NAN,
+            .reason = ok ? (pick ? "leads, or ties with fewer channels" : "slower, or tied")
+                         : nt_status_names[a->status]};
+        rc = setting_id(store, f->vars, &a->call, &v.setting, err);
+        rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
+    }
+    return rc;
+}
+
+static int save_confirm(struct nt_store *store, int64_t job, const struct nt_plan_result *r,
+                        struct nt_store_profile_row *rows, struct nt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < r->nclasses && rc == 0; i++) {
+        const struct nt_class_result *c = &r->classes[i];
+        bool table = c->product == NT_ARM_TABLE;
+        struct nt_store_verdict v = {.stage = "confirm",
+                                     .product = table ? "table" : "static",
+                                     .cs = c->cs,
+                                     .kind = store_kind(c),
+                                     .speedup = exp(c->gain),
+                                     .lo = exp(c->lo),
+                                     .hi = exp(c->hi),
+                                     .p = c->p,
+                                     .default_ns = c->default_ns,
+                                     .tuned_ns = c->tuned_ns,
+                                     .pairs = c->pairs,
+                                     .reason = c->published ? "confirmed" : c->why};
+        rc = setting_id(store, table ? r->table_vars : r->static_vars, &c->call, &v.setting, err);
+        rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
+        rows[i] = (struct nt_store_profile_row){.product = v.product,
+                                                .min_bytes = c->cs.bytes,
+                                                .max_bytes = c->cs.bytes,
+                                                .cs = c->cs,
+                                                .setting = v.setting,
+                                                .kind = v.kind,
+                                                .default_ns = c->default_ns,
+                                                .as_found_ns = c->as_found_ns,
+                                                .tuned_ns = c->tuned_ns,
+                                                .speedup = v.speedup,
+                                                .lo = v.lo,
+                                                .hi = v.hi,
+                                                .p = v.p,
+                                                .pairs = v.pairs};
+        for (size_t k = 0; k < r->nrows && table; k++) {
+            if (r->rows[k].coll == c->cs.coll && c->cs.bytes >= r->rows[k].min_bytes &&
+                c->cs.bytes <= r->rows[k].max_bytes) {
+                rows[i].min_bytes = r->rows[k].min_bytes;
+                rows[i].max_bytes = r->rows[k].max_bytes;
+            }
+        }
+    }
+    return rc;
+}
+
+int nt_publish_store(struct nt_store *store, int64_t job, const struct nt_plan *plan,
+                     const struct nt_profile *profile, struct nt_err *err)
+{
+    const struct nt_plan_result *r = nt_plan_result(plan);
+    struct nt_store_profile_row *rows = calloc(r->nclasses + 1, sizeof(*rows));
+    const struct nt_found *f;
+    struct nt_buf json;
+    int64_t id = 0;
+    int rc;
+
+    nt_buf_init(&json, NT_PROFILE_MAX_BYTES);
+    rc = rows == NULL ? nt_fail(err, NT_E_NOMEM, 0, "profile rows")
+                      : nt_profile_dump(profile, &json, err);
+    rc = rc == 0 ? nt_store_begin(store, err) : rc;
+    if (rc == 0) {
+        for (size_t i = 0; rc == 0 && (f = nt_plan_found(plan, i)) != NULL; i++) {
+            rc = save_race(store, job, f, err);
+        }
+        rc = rc == 0 ? save_confirm(store, job, r, rows, err) : rc;
+        rc = rc == 0
+                 ? nt_store_save_profile(store, job, nt_buf_str(&json), rows, r->nclasses, &id, err)
+                 : rc;
+        rc = nt_store_end(store, rc, err);
+    }
+    nt_buf_done(&json);
+    free(rows);
+    return rc;
+}

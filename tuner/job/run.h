@@ -1,0 +1,49 @@
+/*
+ * run - one tuning job from its spec to its profile: store, plan, drive, publish; resume.
+ *
+ * Ownership  config and what it points to are borrowed for the call.
+ * Errors     NT_E_INTERRUPTED: the state is kept, nt_job_run() with the job's id goes on. Others as
+ * the plan, the store and the machine give them. Signals    SIGINT, SIGTERM and SIGHUP end the job
+ * in an orderly way, a second one at once.
+ */
+#pragma once
+#include "profiles/json/profile.h"
+#include "tuner/job/drive.h"
+#include "tuner/store/store.h"
+
+struct nt_job_progress {
+    struct nt_plan_progress plan;
+    uint64_t wall_ns;
+    int64_t job;
+    bool stage_begins; /* first report of a stage */
+};
+
+struct nt_job_config {
+    struct nt_spec spec; /* of a new job */
+    int64_t resume;      /* id of a job to go on with; 0: new */
+    struct nt_store *store;
+    const char *program, *const *args; /* the probe */
+    const char *plugin;                /* absolute path of the tuner plugin that confirm delivers */
+    const char *const *env;            /* of every rank, "NAME=VALUE", NULL-terminated */
+    const unsigned *devices;
+    const char *mps_program;
+    bool virtual_time;
+    const char *version; /* of nccltune */
+    const char *tmpdir;  /* where the private folder is made */
+    void (*on_progress)(void *data, const struct nt_job_progress *p);
+    void *data;
+    /* Test hook: the process ends by SIGKILL after that many stored steps, 0 never. */
+    uint64_t die_after;
+};
+
+struct nt_job_outcome {
+    int64_t job;
+    struct nt_profile *profile; /* the caller frees it */
+    struct nt_drive_totals totals;
+    uint64_t held_ns, search_ns, confirm_ns, grid_ns; /* device time */
+    uint64_t trials;
+    char delivery[256];
+};
+
+NT_MUST_CHECK int nt_job_run(const struct nt_job_config *config, struct nt_job_outcome *ret,
+                             struct nt_err *err);
