@@ -8,6 +8,9 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_export,
     &nt_cmd_decide,
     &nt_cmd_topo,
+    &nt_cmd_jobs,
+    &nt_cmd_query,
+    &nt_cmd_merge,
     NULL,
 };
 

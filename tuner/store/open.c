@@ -41,9 +41,11 @@ char *nt_db_uri(const char *path, const char *query)
 bool nt_db_immutable(const char *path)
 {
     char folder[PATH_MAX], wal[PATH_MAX];
+    struct stat st;
     char *slash;
-    if (snprintf(wal, sizeof(wal), "%s-wal", path) >= (int)sizeof(wal) || access(wal, F_OK) == 0) {
-        return false;
+    if (snprintf(wal, sizeof(wal), "%s-wal", path) >= (int)sizeof(wal) ||
+        (stat(wal, &st) == 0 && st.st_size > 0)) {
+        return false; /* what is only in the log must be read */
     }
     (void)snprintf(folder, sizeof(folder), "%s", path);
     slash = strrchr(folder, '/');

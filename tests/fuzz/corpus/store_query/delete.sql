@@ -1,0 +1,1 @@
+DELETE FROM event; SELECT 1

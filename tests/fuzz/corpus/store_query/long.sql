@@ -1,0 +1,1 @@
+SELECT printf('%.*c', 100000000, 'x') || hex(text) FROM events

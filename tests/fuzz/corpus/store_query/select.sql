@@ -1,0 +1,1 @@
+SELECT job, trials FROM jobs WHERE state = 'new' ORDER BY job DESC LIMIT 3

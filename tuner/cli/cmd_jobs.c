@@ -1,0 +1,118 @@
+#include "tuner/cli/commands.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include "tuner/cli/rows.h"
+
+struct jobs_args {
+    const char *format, *db;
+    bool upgrade;
+};
+
+static const struct jobs_args jobs_defaults = {.format = "table"};
+static const struct nt_opt jobs_opts[] = {
+    {.name = "format",
+     .letter = 'f',
+     .type = NT_O_STR,
+     .offset = offsetof(struct jobs_args, format),
+     .arg = "FORM",
+     .help = "table, csv or json (default table)",
+     .choices = nt_rows_formats},
+    NT_OPT(NT_O_FLAG, jobs_args, upgrade, "upgrade", 0, NULL,
+           "bring a database of an older nccltune to this version first"),
+    NT_OPT(NT_O_STR, jobs_args, db, "db", 0, "PATH",
+           "the database (default NCCLTUNE_DB, else "
+           "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
+    {0}};
+
+static const char *const names[] = {"job",   "state",  "stage", "rig",     "ranks",   "nodes",
+                                    "steps", "trials", "gpu_s", "created", "finished"};
+enum { COLUMNS = sizeof(names) / sizeof(names[0]) };
+
+static struct nt_value text(const char *x)
+{
+    return x[0] == '\0' ? (struct nt_value){.type = NT_VALUE_NULL}
+                        : (struct nt_value){.type = NT_VALUE_TEXT, .text = x, .len = strlen(x)};
+}
+static struct nt_value whole(uint64_t x)
+{
+    return (struct nt_value){.type = NT_VALUE_INT, .i = (int64_t)x};
+}
+
+/* Local time, to the second. */
+static const char *when(uint64_t ms, char *out, size_t size)
+{
+    time_t t = (time_t)(ms / 1000);
+    struct tm tm;
+    if (ms == 0 || localtime_r(&t, &tm) == NULL || strftime(out, size, "%F %T", &tm) == 0) {
+        out[0] = '\0';
+    }
+    return out;
+}
+
+/* What the table says of a job whose driver is gone without having said so. */
+static const char *state_of(const struct nt_store_job *j)
+{
+    return j->state == NT_JOB_RUNNING && !j->owned ? nt_job_state_names[NT_JOB_INTERRUPTED]
+                                                   : nt_job_state_names[j->state];
+}
+
+static int print_job(void *data, const struct nt_store_job *j, struct nt_err *err)
+{
+    char created[32], finished[32];
+    const struct nt_value v[COLUMNS] = {
+        whole((uint64_t)j->id),
+        text(state_of(j)),
+        text(j->stage),
+        text(nt_rig_names[j->rig]),
+        whole(j->ranks),
+        whole(j->nodes),
+        whole(j->steps),
+        whole(j->trials),
+        {.type = NT_VALUE_REAL, .r = (double)(j->device_ns / 100000000) / 10},
+        text(when(j->created_ms, created, sizeof(created))),
+        text(when(j->finished_ms, finished, sizeof(finished)))};
+    return nt_rows_add(data, COLUMNS, names, v, err);
+}
+
+static int run_jobs(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    const struct jobs_args *a = opts;
+    struct nt_store *store = NULL;
+    struct nt_rows *rows = NULL;
+    char path[PATH_MAX];
+    int format = nt_vocab_find(nt_rows_formats, "format", a->format, err);
+    int rc = format < 0 ? format : nt_store_default_path(a->db, false, path, sizeof(path), err);
+
+    (void)nargs;
+    (void)args;
+    if (rc == 0) { /* reading first: an upgrade makes no database */
+        rc = nt_store_open(path, NT_STORE_READ, &store, err);
+        if (rc == -NT_E_STORE && a->upgrade) {
+            rc = nt_store_open(path, NT_STORE_WRITE, &store, err);
+        }
+    }
+    if (rc == 0) {
+        rc = nt_rows_open((enum nt_rows_format)format, stdout, &rows, err);
+    }
+    if (rc == 0) {
+        rc = nt_rows_add(rows, COLUMNS, names, NULL, err);
+        rc = rc == 0 ? nt_store_job_list(store, print_job, rows, err) : rc;
+        rc = nt_rows_close(rows, rc, err);
+    }
+    nt_store_close(store);
+    return rc;
+}
+
+const struct nt_command nt_cmd_jobs = {
+    .name = "jobs",
+    .summary = "tuning runs: state, stage, cost",
+    .args = "",
+    .opts = jobs_opts,
+    .defaults = &jobs_defaults,
+    .size = sizeof(struct jobs_args),
+    .run = run_jobs,
+    .details = "Lists the jobs of the database, newest first; times are local. A job whose process "
+               "died is shown as interrupted: 'nccltune tune --resume JOB' goes on where it was."};

@@ -1,0 +1,58 @@
+#include "tuner/cli/commands.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include "tuner/store/store.h"
+
+struct merge_args {
+    const char *db;
+};
+
+static const struct nt_opt merge_opts[] = {
+    NT_OPT(NT_O_STR, merge_args, db, "db", 0, "PATH",
+           "the database that is added to (default NCCLTUNE_DB, else "
+           "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
+    {0}};
+
+static int run_merge(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    const struct merge_args *a = opts;
+    struct nt_store *store = NULL;
+    char path[PATH_MAX];
+    uint64_t conflicts = 0;
+    int rc = nt_store_default_path(a->db, true, path, sizeof(path), err);
+
+    if (rc == 0) {
+        rc = nt_store_open(path, NT_STORE_WRITE, &store, err);
+    }
+    for (unsigned i = 0; rc == 0 && i < nargs; i++) {
+        struct nt_store_merged m = {0};
+        rc = nt_store_merge(store, args[i], &m, err);
+        if (rc == 0) {
+            (void)printf("%s: %llu jobs, %llu trials, %llu profiles, %llu measurements were new\n",
+                         args[i], (unsigned long long)m.jobs, (unsigned long long)m.trials,
+                         (unsigned long long)m.profiles, (unsigned long long)m.measurements);
+            conflicts += m.conflicts;
+        }
+    }
+    nt_store_close(store);
+    return rc == 0 && conflicts > 0
+               ? nt_fail(err, NT_E_NO, 0,
+                         "%llu jobs went different ways in the two databases and were left alone",
+                         (unsigned long long)conflicts)
+               : rc;
+}
+
+const struct nt_command nt_cmd_merge = {
+    .name = "merge",
+    .summary = "adds what other databases hold to this one",
+    .args = "FILE...",
+    .min_args = 1,
+    .max_args = 64,
+    .opts = merge_opts,
+    .size = sizeof(struct merge_args),
+    .run = run_merge,
+    .details =
+        "Rows are found again by their content, so merging twice adds nothing. The other "
+        "databases are only read. A job that was resumed separately in two copies is left as "
+        "it is here, and named by exit code 1."};
