@@ -39,7 +39,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sql != NULL) {
         memcpy(sql, data, size);
         sql[size] = '\0';
-        (void)nt_store_query(s, sql, NULL, 0, &limits, ignore, NULL, NULL, &e);
+        int rc = nt_store_query(s, sql, NULL, 0, &limits, ignore, NULL, NULL, &e);
+        nt_assert(rc == 0 || e.msg[0] != '\0');
         free(sql);
     }
     nt_assert(sqlite3_total_changes(s->db) == before && sqlite3_get_autocommit(s->db));
