@@ -240,10 +240,10 @@ static void on_cells(void *data, struct nt_gang *g, const struct nt_cells *cells
     step_done(s->d, &o);
 }
 
-/* A status that leaves no gang to go on with. */
+/* A status that leaves no gang to go on with: after an error of NCCL or CUDA a communicator is not used again. */
 static bool is_lost(enum nt_status status)
 {
-    return status == NT_ST_TIMEOUT || status == NT_ST_CRASHED;
+    return status == NT_ST_TIMEOUT || status == NT_ST_CRASHED || status == NT_ST_ERROR;
 }
 
 static void on_result(void *data, struct nt_gang *g, const struct nt_gang_result *r)

@@ -64,7 +64,10 @@ static struct check_point *add_check(struct nt_plan *p, enum check kind, const s
         .kind = kind, .cs = *cs, .row = row, .point = point, .call = NT_CALL_DEFAULT};
     c->call = row != NONE ? p->rows[row].call : NT_CALL_DEFAULT;
     c->est_ns = point != NONE ? plan_default_ns(p, point, (enum nt_mode)cs->mode) : 1e6;
-    c->rotates = kind == CHECK_CLASS || kind == CHECK_EDGE || kind == CHECK_OFF;
+    /* A recording holds other types and placements for some cells only: they are points of their
+     * own there. */
+    c->rotates = p->spec.rig != NT_RIG_RECORDING &&
+                 (kind == CHECK_CLASS || kind == CHECK_EDGE || kind == CHECK_OFF);
     c->arms[NT_ARM_TABLE] = p->confirm.table;
     c->arms[NT_ARM_STATIC] = p->confirm.fixed && row == NONE;
     for (int a = 0; a < NT_ARM_COUNT; a++) {
@@ -163,6 +166,22 @@ static void add_others(struct nt_plan *p)
     }
 }
 
+/* The other types and placements of a class, where they do not rotate. */
+static void add_variants(struct nt_plan *p, uint32_t row, uint32_t point, enum nt_mode mode)
+{
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        for (int place = 0; place < NT_PLACE_COUNT; place++) {
+            struct nt_case cs = plan_case(p, point, mode);
+            if (p->spec.dtypes[d] && p->spec.places[place] &&
+                (d != cs.dtype || place != cs.place)) {
+                cs.dtype = (uint8_t)d;
+                cs.place = (uint8_t)place;
+                (void)add_check(p, CHECK_VARIANT, &cs, row, point);
+            }
+        }
+    }
+}
+
 static void add_points(struct nt_plan *p)
 {
     bool all = p->confirm.fixed || p->settings[p->table_setting].vars[0] != '\0';
@@ -175,6 +194,9 @@ static void add_points(struct nt_plan *p)
             struct nt_case cs = plan_case(p, i, p->modes[k]);
             struct check_point *c = add_check(p, CHECK_CLASS, &cs, row, i);
             c->arms[NT_ARM_STATIC] = p->confirm.fixed;
+            if (row != NONE && p->spec.rig == NT_RIG_RECORDING) {
+                add_variants(p, row, i, p->modes[k]);
+            }
         }
         if (row != NONE && p->spec.extra_guards) {
             add_edges(p, row, i - first, i);

@@ -42,7 +42,8 @@ static double guard_bound(const struct nt_plan *p, const struct check_point *c, 
 
 static bool guard_holds(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
 {
-    return c->not_recorded || guard_bound(p, c, arm) < log(p->spec.guard);
+    return (c->not_recorded && c->kind != CHECK_CLASS) ||
+           guard_bound(p, c, arm) < log(p->spec.guard);
 }
 
 static const char *check_name(enum check k)
