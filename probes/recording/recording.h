@@ -32,8 +32,10 @@ enum nt_fact {
     NT_FACT_CUDA,
     NT_FACT_DRIVER,
     NT_FACT_NCCL_FILE,
-    NT_FACT_DATE,       /* 2025-01-31 */
-    NT_FACT_LEASE,      /* one stay on one machine */
+    NT_FACT_DATE,  /* 2025-01-31 */
+    NT_FACT_LEASE, /* one stay on one machine */
+    NT_FACT_FIXED, /* "NAME=VALUE NAME=VALUE": set in every gang by the rig or the site, no part
+                      of process settings */
     NT_FACT_CONDITIONS, /* guard conditions held, blank-separated */
     NT_FACT_TEXT,       /* provenance of `ready` */
     NT_FACT_TOPOLOGY,   /* NCCL's XML */
@@ -66,16 +68,18 @@ struct nt_recorded_gang {
     uint64_t init_ns, memory_bytes;
 };
 
-/* Sorted and joined as the key wants it, of those variables that are tunables (neither site
- * constraints nor what the rig itself sets). Appended to *out. */
-void nt_recording_process(const struct nt_var *vars, size_t nvars, struct nt_buf *out);
+/* Sorted and joined as the key wants it: of those variables that can make a difference (NCCL's, no
+ * site constraints, no debugging, nothing that a profile may never carry such as plugins and host
+ * ids), without the assignments in `fixed` (NT_FACT_FIXED). Appended to *out. */
+void nt_recording_process(const struct nt_var *vars, size_t nvars, const char *fixed,
+                          struct nt_buf *out);
 
 /* ---- writing: append, restartable ---- */
 
 struct nt_recorder; /* opaque */
 
 /* A new file takes the facts ([NT_FACT_COUNT], NULL where unknown); an old one must hold the same
- * ones (DATE and NOTE aside), or NT_E_INVAL says which differs. A line that was cut by a crash is
+ * ones (DATE, NOTE and TEXT aside), or NT_E_INVAL says which differs. Lines that a crash cut are
  * dropped. *ret_old, which may be NULL: what the file already held (nt_recording_free), NULL when
  * it is new. */
 NT_MUST_CHECK int nt_recorder_open(const char *path, const char *const *facts,
@@ -135,12 +139,12 @@ struct nt_replay {
     uint64_t seed, gang;
     bool null; /* every cell draws from the default's samples of its case */
     enum nt_half half;
-    const char *process; /* the recording's own text */
-    uint32_t connected;  /* algorithm × protocol already used: connecting costs once a gang */
+    int process;        /* number in the recording, -1: not recorded */
+    uint32_t connected; /* algorithm × protocol already used: connecting costs once a gang */
 };
 
-/* Fills gang-wide fields for a gang number and its variables (those of init). Fails with NT_E_NO
- * when no gang of that process setting was recorded. */
+/* For a gang number and its variables (those of init). A process setting that was not recorded is
+ * no failure here: each measure then says so. Fails only without memory. */
 NT_MUST_CHECK int nt_replay_init(struct nt_replay *p, const struct nt_recording *rec, uint64_t seed,
                                  bool null, enum nt_half half, uint64_t gang,
                                  const struct nt_var *vars, size_t nvars, struct nt_err *err);

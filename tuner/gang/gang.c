@@ -522,7 +522,7 @@ static void drain(struct conn *c)
 {
     uv_os_fd_t fd;
 
-    if (c == NULL || !c->open || uv_fileno((uv_handle_t *)&c->pipe, &fd) != 0) {
+    if (!c->open || uv_fileno((uv_handle_t *)&c->pipe, &fd) != 0) {
         return;
     }
     for (int i = 0; i < DRAIN_CHUNKS && c->open; i++) {
@@ -534,11 +534,21 @@ static void drain(struct conn *c)
     }
 }
 
+/* Of this rank, and of those of whom it is not known which rank they are. */
+static void drain_rank(struct nt_gang *g, unsigned rank)
+{
+    for (struct conn *c = g->conns; c != NULL; c = c->next) {
+        if (c->rank < 0 || c->rank == (int)rank) {
+            drain(c);
+        }
+    }
+}
+
 static void on_exit_of(void *data, unsigned rank, const struct nt_launch_exit *how)
 {
     struct nt_gang *g = data;
 
-    drain(g->rank[rank].conn);
+    drain_rank(g, rank);
     g->exits[rank] = *how;
     event(g,
           how->error != 0                        ? NT_GF_EV_NO_START
