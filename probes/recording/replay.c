@@ -214,7 +214,7 @@ static bool has_samples(const struct nt_recording *r, long cell)
 }
 
 /* The cell whose samples are drawn. With `null`, that of the default of the same case, as is where
- * that was recorded; a cell that never gave samples stays what it is. */
+ * that was recorded (-1: nowhere); a cell that never gave samples stays what it is. */
 static long source_cell(const struct nt_replay *p, const struct nt_measure *m, long cell)
 {
     struct nt_call none = NT_CALL_DEFAULT;
@@ -271,17 +271,22 @@ static void measure_cell(struct nt_replay *p, const struct nt_measure *m, struct
 
 void nt_replay_measure(struct nt_replay *p, const struct nt_measure *m, struct nt_result *ret)
 {
-    long cell =
-        p->process < 0 ? -1 : nt_recording_cell_of(p->rec, &m->cs, m->flags, p->process, &m->call);
+    long cell = -1, source = -1;
 
     *ret = (struct nt_result){.id = m->id, .status = NT_ST_OK, .executed = NT_EXECUTED_NONE};
+    if (p->process >= 0) {
+        cell = nt_recording_cell_of(p->rec, &m->cs, m->flags, p->process, &m->call);
+        source = cell >= 0 ? source_cell(p, m, cell) : -1;
+    }
     if (p->process < 0) {
         not_recorded(ret, "no gang had this process setting");
     } else if (cell < 0) {
         not_recorded(ret, "no such case and call");
+    } else if (source < 0) {
+        not_recorded(ret, "no default of this case");
     } else {
         measure_cell(p, m, nt_recording_cell(p->rec, (size_t)cell),
-                     nt_recording_cell(p->rec, (size_t)source_cell(p, m, cell)), ret);
+                     nt_recording_cell(p->rec, (size_t)source), ret);
     }
     if (ret->status != NT_ST_OK) {
         free(ret->ns);

@@ -209,6 +209,11 @@ static void test_null(void **state)
     m = ask(4, &nvls, 4);
     nt_replay_measure(&p, &m, &r);
     assert_int_equal(r.status, NT_ST_UNAVAILABLE);
+    m = ask(4, &ring8, 4);
+    m.cs.bytes = 4096;
+    nt_replay_measure(&p, &m, &r);
+    assert_int_equal(r.status, NT_ST_NOT_RECORDED);
+    assert_non_null(strstr(r.error, "no default of this case"));
 }
 
 static void test_halves(void **state)

@@ -40,5 +40,6 @@ static inline void world_text(struct nt_buf *b)
         world_block(b, 1024, "", "", "pat/simple/1/0", "pat/simple/1/8", g, "wrong", 0);
     }
     nt_buf_puts(b, "all_reduce 2048 bf16 out eager,,,default,tree/ll/4/8,1,ok,0,0,0,0,0,5,0,0,,\n");
+    world_block(b, 4096, "", "", "ring/ll/8/0", "ring/ll/8/8", 1, "ok", 0); /* no default */
     world_block(b, 1024, "", "NCCL_BUFFSIZE=1", "default", "tree/ll/4/8", 7, "ok", 900);
 }
