@@ -108,14 +108,12 @@ static int on_init(struct rank *r, const struct nt_init *init, struct nt_err *er
 {
     struct nt_msg m = {.type = NT_MSG_READY};
     const struct nt_recorded_gang *start;
-    enum nt_half half = NT_ALL_GANGS;
-    int rc;
+    int half = nt_vocab_find(halves, "half", r->args->half, err);
+    int rc = half < 0
+                 ? half
+                 : nt_replay_init(&r->replay, r->rec, r->args->seed, r->args->null,
+                                  (enum nt_half)half, init->gang, init->vars, init->nvars, err);
 
-    while (strcmp(halves[half], r->args->half) != 0) {
-        half++;
-    }
-    rc = nt_replay_init(&r->replay, r->rec, r->args->seed, r->args->null, half, init->gang,
-                        init->vars, init->nvars, err);
     if (rc != 0) {
         return rc;
     }

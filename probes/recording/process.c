@@ -51,7 +51,8 @@ void nt_recording_process(const struct nt_var *vars, size_t nvars, const char *f
             kept[n++] = &vars[i];
         }
     }
-    qsort((void *)kept, n, sizeof(kept[0]), by_name);
+    qsort((void *)kept, n, sizeof(const struct nt_var *),
+          by_name); /* NOLINT(bugprone-sizeof-expression): pointers are sorted */
     for (size_t i = 0; i < n; i++) {
         nt_buf_printf(out, "%s%s=%s", i > 0 ? " " : "", kept[i]->name, kept[i]->value);
     }

@@ -176,8 +176,12 @@ int nt_recorder_open(const char *path, const char *const *facts, struct nt_recor
 {
     struct nt_recorder *r = calloc(1, sizeof(*r));
     struct nt_recording *old = NULL;
-    int rc = r == NULL ? nt_fail(err, NT_E_NOMEM, 0, "recorder") : read_old(path, facts, &old, err);
+    int rc;
 
+    if (r == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "recorder");
+    }
+    rc = read_old(path, facts, &old, err);
     if (rc == 0) {
         nt_buf_init(&r->line, LINE_BYTES);
         r->path = strdup(path);

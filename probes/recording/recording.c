@@ -380,7 +380,7 @@ static int parse_block(struct reader *p, char *line)
     };
     struct nt_rec_block x = {0}, *bigger;
     uint64_t v[C_COUNT] = {0};
-    struct fields f;
+    struct fields f = {0};
     int rc = split(p, line, &f);
 
     if (rc == 0 && f.n != C_COUNT) {
@@ -426,7 +426,7 @@ static int parse_block(struct reader *p, char *line)
 static int parse_gang(struct reader *p, char *value)
 {
     struct nt_recorded_gang g = {0}, *bigger;
-    struct fields f;
+    struct fields f = {0};
     int process = 0, rc = split(p, value, &f);
 
     if (rc == 0 && f.n != 5) {
@@ -450,13 +450,24 @@ static int parse_gang(struct reader *p, char *value)
     return 0;
 }
 
+static int parse_costs(struct reader *p, char *text, struct nt_cells *c)
+{
+    for (unsigned i = 0; i < NT_ALGO_COUNT * NT_PROTO_COUNT; i++) {
+        double v = 0;
+        if (nt_parse_double(word(&text, ' '), &v, NULL) != 0 || !(v > -1e30 && v < 1e30)) {
+            return bad(p, "cells", "needs a cost for every algorithm and protocol");
+        }
+        c->cost[i / NT_PROTO_COUNT][i % NT_PROTO_COUNT] = (float)v;
+    }
+    return *text == '\0' ? 0 : bad(p, "cells", "too many costs");
+}
+
 /* #cells=PROCESS,CASE,ASKED,COST COST … */
 static int parse_cells(struct reader *p, char *value)
 {
     struct nt_rec_cells c = {0}, *bigger;
     uint64_t asked = 0;
-    struct fields f;
-    char *costs;
+    struct fields f = {0};
     int rc = split(p, value, &f);
 
     if (rc == 0 && f.n != 4) {
@@ -465,17 +476,7 @@ static int parse_cells(struct reader *p, char *value)
     rc = rc != 0 ? rc : intern_process(p, f.v[0], &c.process);
     rc = rc != 0 ? rc : parse_case(p, f.v[1], &c.cells.cs);
     rc = rc != 0 ? rc : number(p, "asked", f.v[2], 1, &asked);
-    costs = rc == 0 ? f.v[3] : NULL;
-    for (unsigned i = 0; rc == 0 && i < NT_ALGO_COUNT * NT_PROTO_COUNT; i++) {
-        double v = 0;
-        if (nt_parse_double(word(&costs, ' '), &v, NULL) != 0 || !(v > -1e30 && v < 1e30)) {
-            rc = bad(p, "cells", "needs a cost for every algorithm and protocol");
-        }
-        c.cells.cost[i / NT_PROTO_COUNT][i % NT_PROTO_COUNT] = (float)v;
-    }
-    if (rc == 0 && *costs != '\0') {
-        rc = bad(p, "cells", "too many costs");
-    }
+    rc = rc != 0 ? rc : parse_costs(p, f.v[3], &c.cells);
     if (rc != 0) {
         return rc;
     }
