@@ -1,0 +1,535 @@
+/* tune: runs a job and writes its profile. */
+#include "probes/recording/recording.h"
+#include "tuner/base/json.h"
+#include "tuner/base/text.h"
+#include "tuner/cli/commands.h"
+#include "tuner/cli/env.h"
+#include "tuner/cli/where.h"
+#include "tuner/job/run.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct tune_args {
+    const char *rig, *collectives, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl, *devices,
+        *format, *pace;
+    struct nt_strs fix, env, try;
+    uint32_t ranks, pairs;
+    uint64_t seed, budget_ns, max_memory;
+    int64_t resume;
+    bool dry_run, null, quiet;
+    uint64_t die_after;
+};
+
+static const struct tune_args defaults = {.rig = "auto",
+                                          .collectives = "all_reduce",
+                                          .sizes = NULL,
+                                          .modes = "eager,graph",
+                                          .dtypes = "bf16,fp32",
+                                          .effort = "standard",
+                                          .out = "nccltune-profile.json",
+                                          .format = "text",
+                                          .pace = "none",
+                                          .seed = 1};
+static const char *const formats[] = {"text", "json", NULL};
+static const char *const paces[] = {"none", "real", NULL};
+
+#define T tune_args
+static const struct nt_opt opts[] = {
+    NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
+           "auto, nccl, mps-sockets, mps-p2p, recording:NAME (default auto: nccl)"),
+    NT_OPT(NT_O_U32, T, ranks, "ranks", 'n', "COUNT",
+           "ranks (default: one for each GPU, or as recorded)"),
+    NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
+           "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
+    NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
+           "collectives to tune (default all_reduce)"),
+    NT_OPT(NT_O_STR, T, sizes, "sizes", 's', "SIZES",
+           "1K:256M (doubling) or a list (default 256:64M, or as recorded)"),
+    NT_OPT(NT_O_STR, T, modes, "modes", 'm', "LIST",
+           "modes that a row must serve (default eager,graph)"),
+    NT_OPT(NT_O_STR, T, dtypes, "dtypes", 0, "LIST",
+           "data types; the first is raced, all guard (default bf16,fp32)"),
+    {.name = "effort",
+     .letter = 'e',
+     .type = NT_O_STR,
+     .offset = offsetof(struct T, effort),
+     .arg = "EFFORT",
+     .help = "how much time to spend (default standard)",
+     .choices = nt_effort_names},
+    NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
+           "end within this time; refused below the least that works"),
+    NT_OPT(NT_O_STRS, T, try, "try", 0, "NAME=A,B",
+           "process-scope values to try instead of the table's; may be repeated"),
+    NT_OPT(NT_O_STRS, T, fix, "fix", 0, "NAME=VALUE",
+           "site constraint in every arm; may be repeated"),
+    NT_OPT(NT_O_STRS, T, env, "env", 0, "NAME=VALUE",
+           "further variable of the ranks, not NCCL's; may be repeated"),
+    NT_OPT(NT_O_BYTES, T, max_memory, "max-memory", 0, "SIZE",
+           "device memory that a product may add on a rank"),
+    NT_OPT(NT_O_U64, T, seed, "seed", 0, "N", "order of everything that is random (default 1)"),
+    NT_OPT(NT_O_STR, T, nccl, "nccl", 0, "FILE",
+           "libnccl to tune (default libnccl.so.2 as the loader finds it)"),
+    NT_OPT(NT_O_STR, T, db, "db", 0, "FILE",
+           "database (default NCCLTUNE_DB, else in the state folder)"),
+    NT_OPT(NT_O_STR, T, out, "out", 'o', "FILE",
+           "profile to write (default ./nccltune-profile.json)"),
+    NT_OPT(NT_O_I64, T, resume, "resume", 0, "JOB", "go on with an interrupted job"),
+    NT_OPT(NT_O_FLAG, T, dry_run, "dry-run", 0, NULL, "print what would be done, and end"),
+    NT_OPT(NT_O_FLAG, T, quiet, "quiet", 'q', NULL, "no progress"),
+    {.name = "format",
+     .type = NT_O_STR,
+     .offset = offsetof(struct T, format),
+     .arg = "FORMAT",
+     .help = "of the summary (default text)",
+     .choices = formats},
+    NT_OPT(NT_O_FLAG, T, null, "null", 0, NULL,
+           "recordings: every setting draws from the default's samples"),
+    {.name = "pace",
+     .type = NT_O_STR,
+     .offset = offsetof(struct T, pace),
+     .arg = "PACE",
+     .help = "recordings: keep the real durations (default none)",
+     .choices = paces},
+    NT_OPT(NT_O_U32, T, pairs, "pairs", 0, "COUNT",
+           "pairs of the confirm, 8 to 16 (default by effort)"),
+    NT_OPT(NT_O_U64, T, die_after, "die-after", 0, "STEPS",
+           "for tests: end by SIGKILL after so many stored steps"),
+    {0}};
+#undef T
+
+struct tune {
+    const struct tune_args *a;
+    struct nt_spec spec;
+    struct nt_env env;
+    char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24];
+    const char *args[8];
+    unsigned devices[NT_GANG_MAX];
+    bool have_devices;
+    struct nt_buf settings;
+    /* progress */
+    bool tty;
+    size_t last_width;
+};
+
+/* ------------------------------------------------------------------ spec */
+
+static int parse_devices(struct tune *t, struct nt_err *err)
+{
+    char copy[1024], *rest = copy, *word;
+    unsigned n = 0;
+
+    if (t->a->devices == NULL) {
+        return 0;
+    }
+    (void)snprintf(copy, sizeof(copy), "%s", t->a->devices);
+    while ((word = strsep(&rest, ",")) != NULL) {
+        uint64_t v = 0;
+        int rc = nt_parse_u64(word, &v, err);
+        if (rc != 0 || v > 255 || n == NT_GANG_MAX) {
+            return rc != 0 ? nt_wrap(err, rc, "--devices")
+                           : nt_fail(err, NT_E_INVAL, 0, "--devices: too many, or above 255");
+        }
+        t->devices[n++] = (unsigned)v;
+    }
+    if (t->spec.ranks != 0 && t->spec.ranks != n) {
+        return nt_fail(err, NT_E_INVAL, 0, "--devices names %u for %u ranks", n, t->spec.ranks);
+    }
+    t->spec.ranks = n;
+    t->have_devices = true;
+    return 0;
+}
+
+/* NCCL's costs were recorded for the ladder only; between, there are just the default and leaders.
+ */
+static bool is_ladder(const struct nt_recording *rec, const struct nt_case *cs)
+{
+    struct nt_replay replay;
+    struct nt_cells cells = {0};
+
+    if (nt_replay_init(&replay, rec, 0, false, NT_ALL_GANGS, 1, NULL, 0, NULL) == 0) {
+        nt_replay_cells(&replay, cs, &cells);
+    }
+    return cells.asked;
+}
+
+/* Ladder, process settings, modes and ranks of a recording are those that it holds. */
+static int from_recording(struct tune *t, const struct nt_recording *rec, struct nt_err *err)
+{
+    struct nt_spec *s = &t->spec;
+    uint64_t ranks = 0;
+    int rig = nt_vocab_find(nt_rig_names, "rig", nt_recording_fact(rec, NT_FACT_RIG), err);
+    int rc = rig < 0 ? rig : nt_parse_u64(nt_recording_fact(rec, NT_FACT_RANKS), &ranks, err);
+
+    if (rc != 0) {
+        return nt_wrap(err, rc, "%s", t->recording);
+    }
+    if (s->ranks != 0 && s->ranks != ranks) {
+        return nt_fail(err, NT_E_INVAL, 0, "this recording has %llu ranks, not %u",
+                       (unsigned long long)ranks, s->ranks);
+    }
+    s->ranks = (unsigned)ranks;
+    s->rig = NT_RIG_RECORDING;
+    s->shown_rig = (enum nt_rig)rig;
+    s->nodes = rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
+    s->as_found[0] = '\0';
+    s->fixed[0] = '\0';
+    for (size_t i = 0; i < nt_recording_gangs(rec); i++) {
+        const char *process = nt_recording_gang(rec, i)->process;
+        size_t k = 0;
+        while (k < s->nsettings && strcmp(s->settings[k], process) != 0) {
+            k++;
+        }
+        if (k == s->nsettings && k < NT_MAX_SETTINGS) {
+            (void)snprintf(s->settings[s->nsettings++], NT_SETTING_LEN, "%s", process);
+        }
+    }
+    for (size_t i = 0; t->a->sizes == NULL && i < nt_recording_blocks(rec); i++) {
+        const struct nt_block *b = nt_recording_block(rec, i);
+        size_t k = 0;
+        while (k < s->nsizes && s->sizes[k] != b->cs.bytes) {
+            k++;
+        }
+        /* What other calls than the leaders were recorded at is the ladder; between, only they are.
+         */
+        if (k == s->nsizes && k < NT_MAX_SIZES && s->colls[b->cs.coll] && is_ladder(rec, &b->cs)) {
+            s->sizes[s->nsizes++] = b->cs.bytes;
+        }
+    }
+    memset(s->dtypes, 0, sizeof(s->dtypes));
+    s->dtypes[NT_BF16] = true;
+    return 0;
+}
+
+static int use_recording(struct tune *t, const char *name, struct nt_err *err)
+{
+    struct nt_recording *rec = NULL;
+    int rc = nt_where_recording(name, t->recording, sizeof(t->recording), err);
+    size_t n = 0;
+
+    rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
+    rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
+    rc = rc == 0 ? from_recording(t, rec, err) : rc;
+    nt_recording_free(rec);
+    t->args[n++] = t->recording;
+    t->args[n++] = "--seed";
+    (void)snprintf(t->seed, sizeof(t->seed), "%llu", (unsigned long long)t->spec.seed);
+    t->args[n++] = t->seed;
+    t->args[n++] = "--pace";
+    t->args[n++] = t->a->pace;
+    if (t->a->null) {
+        t->args[n++] = "--null";
+    }
+    return rc;
+}
+
+static int use_machine(struct tune *t, struct nt_err *err)
+{
+    struct nt_spec *s = &t->spec;
+    int rc = nt_where_probe("nccl", t->probe, sizeof(t->probe), err);
+
+    rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
+    rc = rc == 0 ? nt_env_ranks(&t->env, s, err) : rc;
+    rc = rc == 0 ? nt_env_settings(&t->env, s, &t->a->try, err) : rc;
+    if (rc == 0 && t->a->sizes == NULL) {
+        rc = nt_spec_add_sizes(s, "256:64M", err);
+    }
+    s->shown_rig = s->rig;
+    s->nodes = s->rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
+    return rc;
+}
+
+static int make_spec(struct tune *t, struct nt_err *err)
+{
+    static const char *const rigs[] = {"auto",    "nccl",           "mps-sockets",
+                                       "mps-p2p", "recording:NAME", NULL};
+    const struct tune_args *a = t->a;
+    struct nt_spec *s = &t->spec;
+    int rc, effort = nt_vocab_find(nt_effort_names, "effort", a->effort, err);
+
+    nt_spec_init(s);
+    s->effort = (enum nt_effort)effort;
+    s->seed = a->seed;
+    s->ranks = a->ranks;
+    s->pairs = a->pairs;
+    s->budget_ns = a->budget_ns;
+    s->max_memory_bytes = a->max_memory;
+    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
+    rc = nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls, NT_COLL_COUNT, err);
+    rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
+    rc = rc == 0
+             ? nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err)
+             : rc;
+    rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
+    rc = rc == 0 ? parse_devices(t, err) : rc;
+    rc = rc == 0 ? nt_env_take(&t->env, s, a->nccl, &a->fix, &a->env, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    if (strncmp(a->rig, "recording:", 10) == 0) {
+        rc = use_recording(t, a->rig + 10, err);
+    } else {
+        int rig = strcmp(a->rig, "auto") == 0 ? NT_RIG_NCCL
+                                              : nt_vocab_find(nt_rig_names, "rig", a->rig, NULL);
+        if (rig < 0 || rig > NT_RIG_MPS_P2P) {
+            return nt_fail_name(err, "rig", a->rig, rigs);
+        }
+        s->rig = (enum nt_rig)rig;
+        rc = use_machine(t, err);
+    }
+    return rc == 0 ? nt_spec_finish(s, err) : rc;
+}
+
+/* ------------------------------------------------------------------ progress */
+
+static void on_progress(void *data, const struct nt_job_progress *p)
+{
+    struct tune *t = data;
+    char line[256], best[128] = "", cs[64], call[48], held[24], left[24];
+    size_t n;
+
+    if (t->a->quiet || (!t->tty && !p->stage_begins)) {
+        return;
+    }
+    if (p->plan.best_gain > 0.02) {
+        (void)snprintf(best, sizeof(best), ", best so far %.0f %% (%s %s)",
+                       100 * (1 - exp(-p->plan.best_gain)),
+                       nt_case_text(&p->plan.best_case, cs, sizeof(cs)),
+                       nt_call_text(&p->plan.best_call, call, sizeof(call)));
+    }
+    (void)snprintf(
+        line, sizeof(line), "job %lld %s %3.0f %%, %llu trials, %s%s%s%s", (long long)p->job,
+        nt_stage_names[p->plan.stage], 100 * p->plan.done, (unsigned long long)p->plan.trials,
+        nt_format_ns((double)p->wall_ns, held, sizeof(held)), p->plan.left_ns > 0 ? ", about " : "",
+        p->plan.left_ns > 0 ? nt_format_ns((double)p->plan.left_ns, left, sizeof(left)) : "",
+        p->plan.left_ns > 0 ? " left" : "");
+    n = strlen(line) + strlen(best);
+    if (t->tty) {
+        (void)fprintf(stderr, "\r%s%s%*s", line, best,
+                      (int)(t->last_width > n ? t->last_width - n : 0), "");
+        t->last_width = n;
+    } else {
+        (void)fprintf(stderr, "%s%s\n", line, best);
+    }
+    (void)fflush(stderr);
+}
+
+/* ------------------------------------------------------------------ the command */
+
+static void print_plan(const struct nt_spec *s)
+{
+    char bytes[24], text[24];
+
+    (void)printf("rig        %s%s%s, %u ranks, %u nodes\n", nt_rig_names[s->rig],
+                 s->rig == s->shown_rig ? "" : " of ",
+                 s->rig == s->shown_rig ? "" : nt_rig_names[s->shown_rig], s->ranks, s->nodes);
+    (void)printf("effort     %s, %u pairs, seed %llu", nt_effort_names[s->effort], s->pairs,
+                 (unsigned long long)s->seed);
+    if (s->budget_ns > 0) {
+        (void)printf(", budget %s", nt_format_ns((double)s->budget_ns, text, sizeof(text)));
+    }
+    (void)printf("\ncollective");
+    for (int i = 0; i < NT_COLL_COUNT; i++) {
+        (void)printf("%s%s", s->colls[i] ? " " : "", s->colls[i] ? nt_coll_names[i] : "");
+    }
+    (void)printf("\nsizes     ");
+    for (size_t i = 0; i < s->nsizes; i++) {
+        (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
+    }
+    (void)printf("\nfixed      %s\nas found   %s\n", s->fixed[0] != '\0' ? s->fixed : "-",
+                 s->as_found[0] != '\0' ? s->as_found : "as pristine");
+    for (size_t i = 0; i < s->nsettings; i++) {
+        (void)printf("%s %s\n", i == 0 ? "settings  " : "          ",
+                     i == 0 ? "as is" : s->settings[i]);
+    }
+}
+
+static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
+{
+    const struct nt_profile *p = o->profile;
+    double wall = (double)o->totals.wall_ns / 1e9, idle;
+    size_t n[NT_PRODUCT_COUNT] = {0};
+    double best = 0;
+
+    for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
+        for (size_t i = 0; i < p->product[k].classes.n; i++) {
+            const struct nt_profile_class *c = &p->product[k].classes.v[i];
+            if (c->verdict == NT_VD_TUNED) {
+                n[k]++;
+                best = c->gain > best ? c->gain : best;
+            }
+        }
+    }
+    if (n[NT_TABLE] + n[NT_STATIC] == 0) {
+        (void)printf("\nThe defaults win here: an empty profile.\n");
+    } else {
+        (void)printf(
+            "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",
+            n[NT_TABLE], n[NT_STATIC], 100 * best);
+    }
+    idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
+    (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
+                 (unsigned long long)o->trials, (unsigned long long)o->totals.gangs, wall);
+    if (t->spec.rig != NT_RIG_RECORDING) {
+        (void)printf(" (%.1f %% neither measuring nor starting gangs)", 100 * idle / wall);
+    }
+    (void)printf("\ndevice time: search %.1f s = %.0f %% of the grid's %.1f s, confirm %.1f s\n",
+                 (double)o->search_ns / 1e9,
+                 100 * (double)o->search_ns / (double)(o->grid_ns > 0 ? o->grid_ns : 1),
+                 (double)o->grid_ns / 1e9, (double)o->confirm_ns / 1e9);
+    (void)printf("profile: %s; `nccltune show %s` prints the evidence\n", t->a->out, t->a->out);
+}
+
+static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_err *err)
+{
+    int rc = nt_profile_save(o->profile, t->a->out, err);
+
+    if (rc == 0 && strcmp(t->a->format, "json") == 0) {
+        struct nt_buf b;
+        nt_buf_init(&b, NT_PROFILE_MAX_BYTES);
+        rc = nt_profile_dump(o->profile, &b, err);
+        (void)fputs(nt_buf_str(&b), stdout);
+        nt_buf_done(&b);
+    } else if (rc == 0) {
+        print_summary(t, o);
+    }
+    return rc;
+}
+
+static int run_job(struct tune *t, struct nt_err *err)
+{
+    char path[PATH_MAX];
+    struct nt_store *store = NULL;
+    struct nt_job_outcome o = {0};
+    const char *const *env = NULL;
+    int rc = nt_store_default_path(t->a->db, true, path, sizeof(path), err);
+
+    rc = rc == 0 ? nt_store_open(path, NT_STORE_WRITE, &store, err) : rc;
+    if (rc == 0) {
+        struct nt_job_config c = {.spec = t->spec,
+                                  .resume = t->a->resume,
+                                  .store = store,
+                                  .program = t->probe,
+                                  .args = t->args,
+                                  .plugin = t->plugin,
+                                  .devices = t->have_devices ? t->devices : t->env.devices,
+                                  .virtual_time = t->spec.rig == NT_RIG_RECORDING,
+                                  .version = NT_VERSION,
+                                  .tmpdir = getenv("TMPDIR"),
+                                  .on_progress = on_progress,
+                                  .data = t,
+                                  .die_after = t->a->die_after};
+        env = nt_env_list(&t->env);
+        c.env = env;
+        rc = nt_job_run(&c, &o, err);
+        if (t->tty && t->last_width > 0) {
+            (void)fprintf(stderr, "\r%*s\r", (int)t->last_width, "");
+        }
+        if (rc == -NT_E_INTERRUPTED) {
+            (void)nt_fail(err, NT_E_INTERRUPTED, 0,
+                          "interrupted; `nccltune tune --resume %lld` goes on%s%s",
+                          (long long)o.job, t->a->db != NULL ? " with the same --db " : "",
+                          t->a->db != NULL ? t->a->db : "");
+        } else if (rc != 0 && o.job != 0) {
+            rc = nt_wrap(err, rc, "job %lld", (long long)o.job);
+        }
+    }
+    rc = rc == 0 ? save(t, &o, err) : rc;
+    nt_profile_free(o.profile);
+    nt_store_close(store);
+    return rc;
+}
+
+/* What a resumed job needs besides its stored spec: the same probe. */
+static int resume_spec(struct tune *t, struct nt_err *err);
+
+static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_err *err)
+{
+    struct tune *t = calloc(1, sizeof(*t));
+    int rc;
+    (void)nargs;
+    (void)args;
+
+    if (t == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "tune");
+    }
+    t->a = opts_;
+    t->tty = isatty(STDERR_FILENO) != 0;
+    nt_env_init(&t->env);
+    rc = t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
+    if (rc == 0 && t->a->dry_run) {
+        print_plan(&t->spec);
+    } else if (rc == 0) {
+        rc = run_job(t, err);
+    }
+    nt_env_done(&t->env);
+    free(t);
+    return rc;
+}
+
+struct found_spec {
+    struct nt_spec spec;
+};
+
+static int take_spec(void *data, const struct nt_store_job *j, struct nt_err *err)
+{
+    struct found_spec *f = data;
+    json_t *o = NULL;
+    int rc = nt_json_parse(j->spec, strlen(j->spec), "spec of the job", &o, err);
+    rc = rc == 0 ? nt_spec_from_json(o, &f->spec, err) : rc;
+    json_decref(o);
+    return rc;
+}
+
+static int resume_spec(struct tune *t, struct nt_err *err)
+{
+    char path[PATH_MAX];
+    struct nt_store *store = NULL;
+    struct found_spec f;
+    int rc = nt_store_default_path(t->a->db, false, path, sizeof(path), err);
+
+    rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
+    rc = rc == 0 ? nt_store_job_load(store, t->a->resume, take_spec, &f, err) : rc;
+    nt_store_close(store);
+    rc = rc == 0 ? nt_env_take(&t->env, &t->spec, t->a->nccl, &t->a->fix, &t->a->env, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    t->spec = f.spec;
+    if (f.spec.rig == NT_RIG_RECORDING) {
+        struct nt_spec keep = f.spec;
+        if (strncmp(t->a->rig, "recording:", 10) != 0) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "job %lld replays a recording: name it again with --rig recording:NAME",
+                           (long long)t->a->resume);
+        }
+        rc = use_recording(t, t->a->rig + 10, err);
+        t->spec = keep;
+        return rc;
+    }
+    rc = nt_where_probe("nccl", t->probe, sizeof(t->probe), err);
+    rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
+    return rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
+}
+
+const struct nt_command nt_cmd_tune = {
+    .name = "tune",
+    .summary = "find, prove and write down the fastest settings for this machine",
+    .args = "",
+    .opts = opts,
+    .defaults = &defaults,
+    .size = sizeof(struct tune_args),
+    .run = run_tune,
+    .details = "Measures NCCL's default, races every algorithm, protocol and channel count that "
+               "NCCL allows for each size, tries "
+               "settings of process scope, and confirms what it found in pairs of fresh processes "
+               "on the way it will be "
+               "delivered. What is not proved to be faster, or is slower anywhere it was checked, "
+               "stays with the default.\n\n"
+               "A rig other than nccl is functional: it exercises everything, but its profile is "
+               "not for a real node.",
+};

@@ -1,0 +1,333 @@
+#include "tuner/cli/env.h"
+#include "schema/tunables.h"
+#include "tuner/topology/topology.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+extern char **environ;
+
+void nt_env_init(struct nt_env *e)
+{
+    *e = (struct nt_env){0};
+    nt_buf_init(&e->text, 1 << 18);
+}
+
+void nt_env_done(struct nt_env *e)
+{
+    nt_buf_done(&e->text);
+}
+
+static void add(struct nt_env *e, const char *name, const char *value)
+{
+    nt_buf_printf(&e->text, "%s=%s", name, value);
+    nt_buf_add(&e->text, "", 1);
+}
+
+const char *const *nt_env_list(struct nt_env *e)
+{
+    size_t n = 0;
+    for (size_t at = 0; at < e->text.len && n + 1 < sizeof(e->list) / sizeof(e->list[0]);
+         at += strlen(e->text.data + at) + 1) {
+        e->list[n++] = e->text.data + at;
+    }
+    e->list[n] = NULL;
+    return e->list;
+}
+
+/* Appends a word to a blank-separated list; values with blanks cannot stand in one. */
+static int add_word(char *list, size_t size, const char *name, const char *value,
+                    struct nt_err *err)
+{
+    size_t n = strlen(list);
+
+    if (strpbrk(value, " \t\n") != NULL) {
+        return nt_fail(
+            err, NT_E_INVAL, 0,
+            "%s='%.100s': a value with blanks cannot be kept; unset it, or name it without", name,
+            value);
+    }
+    if (snprintf(list + n, size - n, "%s%s=%s", n > 0 ? " " : "", name, value) >= (int)(size - n)) {
+        return nt_fail(err, NT_E_INVAL, 0, "too many variables at %s", name);
+    }
+    return 0;
+}
+
+static bool in_list(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = list; (p = strstr(p, name)) != NULL; p += n) {
+        if ((p == list || p[-1] == ' ') && p[n] == '=') {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* One variable of the caller: a constraint goes into every arm, another of NCCL's is "as found". */
+static int take_one(struct nt_env *e, struct nt_spec *s, const char *name, const char *value,
+                    struct nt_err *err)
+{
+    const struct nt_tunable *t = nt_tunable_any(name);
+    int rc = 0;
+
+    if (nt_tunable_is_site(name)) {
+        add(e, name, value);
+        if (strpbrk(value, " \t\n") == NULL) {
+            rc = add_word(s->fixed, sizeof(s->fixed), name, value, err);
+        }
+    } else if (strncmp(name, "NCCL_", 5) == 0 && (t == NULL || (t->flags & NT_F_DEBUG) == 0)) {
+        rc = add_word(s->as_found, sizeof(s->as_found), name, value, err);
+    }
+    return rc;
+}
+
+static int add_fix(struct nt_env *e, struct nt_spec *s, const char *word, struct nt_err *err)
+{
+    char name[128];
+    const char *eq = strchr(word, '='), *old;
+
+    if (eq == NULL || eq == word || (size_t)(eq - word) >= sizeof(name)) {
+        return nt_fail(err, NT_E_INVAL, 0, "--fix %.100s: write NAME=VALUE", word);
+    }
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(eq - word), word);
+    if (nt_tunable_any(name) == NULL && strncmp(name, "NCCL_", 5) == 0) {
+        const char *near = nt_tunable_nearest(name);
+        return nt_fail(err, NT_E_INVAL, 0, "--fix %s: NCCL reads no such variable%s%s%s", name,
+                       near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                       near != NULL ? "?" : "");
+    }
+    old = getenv(name);
+    if (old != NULL && nt_tunable_forbids(name, old) && strcmp(old, eq + 1) != 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "--fix %s: the environment forbids this with %s=%s",
+                       word, name, old);
+    }
+    if (in_list(s->fixed, name)) {
+        return nt_fail(err, NT_E_INVAL, 0, "--fix %s: set by the environment or given twice", name);
+    }
+    add(e, name, eq + 1);
+    return add_word(s->fixed, sizeof(s->fixed), name, eq + 1, err);
+}
+
+int nt_env_take(struct nt_env *e, struct nt_spec *s, const char *nccl, const struct nt_strs *fix,
+                const struct nt_strs *extra, struct nt_err *err)
+{
+    static const char *const kept[] = {"PATH",   "HOME", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES",
+                                       "TMPDIR", NULL};
+    static const char *const set[][2] = {{"NCCL_RAS_ENABLE", "0"},
+                                         {"NCCL_ENV_PLUGIN", "none"},
+                                         {"NCCL_CONF_FILE", "/dev/null"},
+                                         {"NCCL_DEBUG", "WARN"}};
+    int rc = 0;
+
+    s->fixed[0] = s->as_found[0] = '\0';
+    for (const char *const *k = kept; *k != NULL; k++) {
+        if (getenv(*k) != NULL) {
+            add(e, *k, getenv(*k));
+        }
+    }
+    for (size_t i = 0; i < sizeof(set) / sizeof(set[0]); i++) {
+        add(e, set[i][0], set[i][1]);
+    }
+    if (nccl != NULL) {
+        if (access(nccl, R_OK) != 0) {
+            return nt_fail(err, NT_E_INVAL, 0, "--nccl %s cannot be read", nccl);
+        }
+        add(e, "NCCLTUNE_NCCL_LIB", nccl);
+    } else if (getenv("NCCLTUNE_NCCL_LIB") != NULL) {
+        add(e, "NCCLTUNE_NCCL_LIB", getenv("NCCLTUNE_NCCL_LIB"));
+    }
+    for (char **v = environ; *v != NULL && rc == 0; v++) {
+        char name[128];
+        const char *eq = strchr(*v, '=');
+        if (eq != NULL && (size_t)(eq - *v) < sizeof(name)) {
+            (void)snprintf(name, sizeof(name), "%.*s", (int)(eq - *v), *v);
+            rc = take_one(e, s, name, eq + 1, err);
+        }
+    }
+    for (size_t i = 0; i < fix->n && rc == 0; i++) {
+        rc = add_fix(e, s, fix->v[i], err);
+    }
+    for (size_t i = 0; i < extra->n && rc == 0; i++) {
+        if (strchr(extra->v[i], '=') == NULL || strncmp(extra->v[i], "NCCL_", 5) == 0) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "--env %.100s: write NAME=VALUE; for NCCL's variables use --fix",
+                           extra->v[i]);
+        }
+        nt_buf_add(&e->text, extra->v[i], strlen(extra->v[i]) + 1);
+    }
+    return rc;
+}
+
+static void read_version(struct nt_env *e)
+{
+    const char *file = "libnccl.so.2";
+    int (*get_version)(int *) = NULL;
+    int v = 0;
+    void *lib;
+
+    for (const char *const *w = nt_env_list(e); *w != NULL; w++) {
+        if (strncmp(*w, "NCCLTUNE_NCCL_LIB=", 18) == 0) {
+            file = *w + 18;
+        }
+    }
+    lib =
+        dlopen(file, RTLD_LAZY | RTLD_LOCAL); /* asks for its version only; no CUDA call is made */
+    if (lib != NULL) {
+        *(void **)&get_version = dlsym(lib, "ncclGetVersion");
+    }
+    if (get_version != NULL && get_version(&v) == 0 && v > 0) {
+        e->version = (unsigned)v;
+    }
+}
+
+int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
+{
+    struct nt_topology *t = NULL;
+    bool shared = s->rig == NT_RIG_MPS_SOCKETS || s->rig == NT_RIG_MPS_P2P;
+    int gpus = -1;
+
+    read_version(e);
+    if (nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
+        gpus = t->ngpus;
+        nt_topology_free(t);
+    }
+    if (shared) {
+        s->ranks = s->ranks == 0 ? 4 : s->ranks;
+        for (unsigned r = 0; r < s->ranks && r < NT_GANG_MAX; r++) {
+            e->devices[r] = 0;
+        }
+        if (s->rig == NT_RIG_MPS_P2P && e->version != 0 && e->version < NT_V(2, 30, 3)) {
+            return nt_fail(
+                err, NT_E_MISSING, 0,
+                "mps-p2p needs NCCL 2.30.3 or later, this one is %u.%u.%u; name one with "
+                "--nccl",
+                e->version / 10000, e->version / 100 % 100, e->version % 100);
+        }
+        if (s->rig == NT_RIG_MPS_P2P &&
+            !in_list(s->fixed, "NCCL_MAX_CTAS")) { /* all ranks' blocks must be resident */
+            char cap[16];
+            (void)snprintf(cap, sizeof(cap), "%u", s->ranks <= 2 ? 16 : s->ranks <= 4 ? 8 : 4);
+            add(e, "NCCL_MAX_CTAS", cap);
+            return add_word(s->fixed, sizeof(s->fixed), "NCCL_MAX_CTAS", cap, err);
+        }
+        return 0;
+    }
+    for (unsigned r = 0; r < NT_GANG_MAX; r++) {
+        e->devices[r] = r;
+    }
+    if (gpus >= 0 && s->ranks == 0) {
+        s->ranks = (unsigned)gpus;
+    }
+    if (gpus >= 0 && ((unsigned)gpus < s->ranks || s->ranks < 2)) {
+        return nt_fail(err, NT_E_MISSING, 0,
+                       "%d GPU%s here: a real node needs one for each of %u ranks; --rig "
+                       "mps-sockets exercises several "
+                       "ranks on one GPU, --rig recording:NAME needs none",
+                       gpus, gpus == 1 ? "" : "s", s->ranks < 2 ? 2 : s->ranks);
+    }
+    if (gpus < 0 && s->ranks == 0) {
+        return nt_fail(
+            err, NT_E_MISSING, 0,
+            "no GPU can be seen here (NVML does not answer); --rig recording:NAME needs none");
+    }
+    return 0;
+}
+
+static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n,
+                       struct nt_err *err)
+{
+    char text[NT_SETTING_LEN] = "";
+    int rc = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (in_list(s->fixed, vars[i].name)) {
+            return 0; /* a constraint is never searched */
+        }
+    }
+    if (n == 2 && strcmp(vars[0].name, vars[1].name) > 0) {
+        rc = add_word(text, sizeof(text), vars[1].name, vars[1].value, err);
+        rc = rc == 0 ? add_word(text, sizeof(text), vars[0].name, vars[0].value, err) : rc;
+    } else {
+        for (size_t i = 0; i < n && rc == 0; i++) {
+            rc = add_word(text, sizeof(text), vars[i].name, vars[i].value, err);
+        }
+    }
+    if (rc == 0 && s->nsettings < NT_MAX_SETTINGS) {
+        (void)snprintf(s->settings[s->nsettings++], NT_SETTING_LEN, "%s", text);
+    }
+    return rc;
+}
+
+/* "NAME=A,B": each value a setting. */
+static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word,
+                     struct nt_err *err)
+{
+    char copy[512], *eq, *rest, *value;
+    int rc = 0;
+
+    (void)snprintf(copy, sizeof(copy), "%s", word);
+    eq = strchr(copy, '=');
+    if (eq == NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "--try %.100s: write NAME=VALUE,VALUE", word);
+    }
+    *eq = '\0';
+    rest = eq + 1;
+    while (rc == 0 && (value = strsep(&rest, ",")) != NULL) {
+        struct nt_assign a = {copy, value};
+        rc = nt_tunable_for_profile(copy, value, e->version != 0 ? e->version : NT_NCCL_NEWEST,
+                                    true, err);
+        rc = rc == 0 ? add_setting(s, &a, 1, err) : nt_wrap(err, rc, "--try");
+    }
+    return rc;
+}
+
+static enum nt_box box_of(const struct nt_spec *s)
+{
+    struct nt_topology *t = NULL;
+    bool nvlink = false;
+
+    if (s->rig == NT_RIG_MPS_SOCKETS) {
+        return NT_BOX_SOCKETS;
+    }
+    if (s->rig == NT_RIG_MPS_P2P) {
+        return NT_BOX_SHARED_GPU;
+    }
+    if (strstr(s->fixed, "NCCL_P2P_DISABLE=1") == NULL &&
+        nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
+        for (int i = 0; i < t->ngpus; i++) {
+            nvlink = nvlink || t->gpus[i].nvlinks > 0;
+        }
+    }
+    nt_topology_free(t);
+    return nvlink ? NT_BOX_NVLINK : NT_BOX_PCIE;
+}
+
+int nt_env_settings(struct nt_env *e, struct nt_spec *s, const struct nt_strs *given,
+                    struct nt_err *err)
+{
+    const struct nt_knob *knobs[NT_KNOBS_MAX];
+    enum nt_box box = box_of(s);
+    size_t n =
+        given->n > 0 ? 0 : nt_knobs(box, e->version != 0 ? e->version : NT_V(2, 28, 9), knobs);
+    int rc = 0;
+
+    for (size_t i = 0; i < given->n && rc == 0; i++) {
+        rc = add_given(e, s, given->v[i], err);
+    }
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        if (s->effort == NT_QUICK && knobs[i]->order[box] > 1) {
+            continue;
+        }
+        for (size_t v = 1; v <= nt_knob_values(knobs[i]) && rc == 0; v++) {
+            struct nt_assign vars[NT_KNOB_VARS];
+            char text[64];
+            size_t k = nt_knob_assign(knobs[i], v, vars, text, sizeof(text));
+            rc = add_setting(s, vars, k, err);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,30 @@
+/*
+ * env - what the ranks' environment is made of: a written list, the caller's site constraints, and
+ * nothing else. Also what of the caller's environment is "as found".
+ */
+#pragma once
+#include "tuner/base/cli.h"
+#include "tuner/gang/gang.h"
+#include "tuner/job/spec.h"
+
+struct nt_env {
+    struct nt_buf text;    /* NUL-ended "NAME=VALUE" */
+    const char *list[192]; /* into text; filled by nt_env_list() */
+    unsigned devices[NT_GANG_MAX];
+    unsigned version; /* of the libnccl that will be tuned, 0: not known */
+};
+
+void nt_env_init(struct nt_env *e);
+void nt_env_done(struct nt_env *e);
+/* Sorts the caller's variables into constraints (spec->fixed, the list) and spec->as_found; adds
+ * --fix and --env. */
+NT_MUST_CHECK int nt_env_take(struct nt_env *e, struct nt_spec *s, const char *nccl,
+                              const struct nt_strs *fix, const struct nt_strs *extra,
+                              struct nt_err *err);
+/* Ranks and devices of a real rig: GPUs there are, MPS there is, NCCL's version. NT_E_MISSING with
+ * what to do. */
+NT_MUST_CHECK int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err);
+/* Process settings to try: the table's for this box and version, or those given. */
+NT_MUST_CHECK int nt_env_settings(struct nt_env *e, struct nt_spec *s, const struct nt_strs *given,
+                                  struct nt_err *err);
+const char *const *nt_env_list(struct nt_env *e);

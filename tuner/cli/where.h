@@ -1,0 +1,10 @@
+/* where - where the parts of an installation or a build tree are, from the program's own path. */
+#pragma once
+#include <stddef.h>
+#include "tuner/base/err.h"
+
+/* Absolute path of a probe ("nccl", "recording", …), the tuner plugin, or a recording by name or
+ * path. NT_E_MISSING (probe, plugin) or NT_E_INVAL (recording, names the nearest) with words. */
+NT_MUST_CHECK int nt_where_probe(const char *kind, char *out, size_t size, struct nt_err *err);
+NT_MUST_CHECK int nt_where_plugin(const char *kind, char *out, size_t size, struct nt_err *err);
+NT_MUST_CHECK int nt_where_recording(const char *name, char *out, size_t size, struct nt_err *err);
