@@ -14,21 +14,16 @@
 
 #include "tuner/store/db.h"
 
-#define OK(call)                                                                                   \
-    do {                                                                                           \
-        int ok_rc_ = (call);                                                                       \
-        if (ok_rc_ != 0) {                                                                         \
-            fail_msg("%s: %d %s", #call, ok_rc_, e.msg);                                           \
-        }                                                                                          \
-    } while (0)
+static inline void expect(int rc, int want, const char *says, const struct nt_err *e,
+                          const char *call)
+{
+    if (rc != want || (rc != 0 && strstr(e->msg, says) == NULL)) {
+        fail_msg("%s: %d '%s'", call, rc, e->msg);
+    }
+}
+#define OK(call) expect((call), 0, "", &e, #call)
 /* `says` must stand in the error, and the code be this one. */
-#define FAILS(call, code_, says)                                                                   \
-    do {                                                                                           \
-        int fails_rc_ = (call);                                                                    \
-        if (fails_rc_ != -(int)(code_) || strstr(e.msg, says) == NULL) {                           \
-            fail_msg("%s: %d '%s'", #call, fails_rc_, e.msg);                                      \
-        }                                                                                          \
-    } while (0)
+#define FAILS(call, code_, says) expect((call), -(int)(code_), says, &e, #call)
 
 struct place {
     char folder[64], db[96];

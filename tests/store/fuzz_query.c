@@ -31,7 +31,7 @@ static struct nt_store *database(void)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct nt_query_limits limits = {
-        .time_ns = 50000000, .rows = 1000, .bytes = 1 << 20};
+        .time_ns = 5000000, .rows = 1000, .bytes = 1 << 20};
     struct nt_store *s = database();
     struct nt_err e = {0};
     int before = sqlite3_total_changes(s->db);

@@ -1,6 +1,7 @@
 #include "tuner/cli/commands.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -71,7 +72,7 @@ static int print_job(void *data, const struct nt_store_job *j, struct nt_err *er
         whole(j->nodes),
         whole(j->steps),
         whole(j->trials),
-        {.type = NT_VALUE_REAL, .r = (double)(j->device_ns / 100000000) / 10},
+        {.type = NT_VALUE_REAL, .r = round((double)j->device_ns / 1e8) / 10},
         text(when(j->created_ms, created, sizeof(created))),
         text(when(j->finished_ms, finished, sizeof(finished)))};
     return nt_rows_add(data, COLUMNS, names, v, err);

@@ -109,7 +109,7 @@ static int find_owner(struct nt_store *s, int64_t job, struct nt_owner *ret, str
 
 static int claim(struct nt_store *s, int64_t job, const struct nt_owner *self, struct nt_err *err)
 {
-    struct nt_owner now;
+    struct nt_owner now = {0};
     int rc = find_owner(s, job, &now, err);
     if (rc == 0 && !same(&now, self) && nt_owner_alive(&now)) {
         rc = nt_fail(err, NT_E_NO, 0,

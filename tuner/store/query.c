@@ -301,12 +301,18 @@ static int run_query(struct nt_store *s, sqlite3_stmt *st, const struct deadline
     uint64_t rows = 0, bytes = 0;
     int step = SQLITE_DONE, rc = 0;
 
-    for (unsigned i = 0; names != NULL && i < n; i++) {
-        names[i] = sqlite3_column_name(st, (int)i);
+    if (names == NULL || values == NULL) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "query: out of memory");
+        goto out;
     }
-    rc = names == NULL || values == NULL || names[n - 1] == NULL
-             ? nt_fail(err, NT_E_NOMEM, 0, "query: out of memory")
-             : a->on_row(a->data, n, names, NULL, err);
+    for (unsigned i = 0; i < n; i++) {
+        names[i] = sqlite3_column_name(st, (int)i);
+        if (names[i] == NULL) {
+            rc = nt_fail(err, NT_E_NOMEM, 0, "query: out of memory");
+            goto out;
+        }
+    }
+    rc = a->on_row(a->data, n, names, NULL, err);
     while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
         for (unsigned i = 0; i < n; i++) {
             bytes += read_value(st, (int)i, &values[i]);
@@ -323,6 +329,7 @@ static int run_query(struct nt_store *s, sqlite3_stmt *st, const struct deadline
     if (rc == 0 && step != SQLITE_DONE) {
         rc = query_fail(s, d, limits, err);
     }
+out:
     sqlite3_free(values);
     sqlite3_free(names);
     return rc;

@@ -36,6 +36,7 @@ struct summary {
 static struct summary summarise(const uint32_t *ns, size_t n, uint32_t *sorted)
 {
     struct summary r = {0};
+    size_t low = (n - 1) / 2, high = n / 2;
     double sum = 0, squares = 0;
     memcpy(sorted, ns, n * sizeof(*ns));
     qsort(sorted, n, sizeof(*sorted), ascending);
@@ -47,7 +48,7 @@ static struct summary summarise(const uint32_t *ns, size_t n, uint32_t *sorted)
         squares += (ns[i] - r.mean) * (ns[i] - r.mean);
     }
     r.sd = n > 1 ? sqrt(squares / (double)(n - 1)) : 0;
-    r.median = ((double)sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+    r.median = ((double)sorted[low] + sorted[high]) / 2;
     r.min = sorted[0];
     r.p95 = sorted[(n * 95 + 99) / 100 - 1];
     return r;
