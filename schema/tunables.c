@@ -191,11 +191,14 @@ const struct nt_tunable *nt_tunable_any(const char *name)
 
 const char *nt_tunable_nearest(const char *name)
 {
-    enum { MAX_NAMES = 512 };
+    enum { MAX_NAMES = 512, LONGEST = 80 };
     const char *names[MAX_NAMES + 1];
     size_t n = 0;
 
     nt_assert(nt_tunables_count <= MAX_NAMES);
+    if (strlen(name) > LONGEST) {
+        return NULL; /* near to none, and the distance is not cheap */
+    }
     for (size_t i = 0; i < nt_tunables_count; i++) {
         if ((nt_tunables[i].flags & NT_F_GONE) == 0 &&
             (n == 0 || strcmp(names[n - 1], nt_tunables[i].name) != 0)) {

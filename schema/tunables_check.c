@@ -2,6 +2,7 @@
 #include "schema/tunables.h"
 #include "tuner/base/text.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -363,6 +364,9 @@ size_t nt_tunable_conflicts(const struct nt_assign *vars, size_t n, unsigned ver
 
 /* ---- memory ---- */
 
+#define MOST_BYTES    1e18
+#define MOST_CHANNELS 64.0
+
 int64_t nt_tunable_memory_bytes(const struct nt_assign *vars, size_t n, unsigned version,
                                 const struct nt_memory_shape *shape)
 {
@@ -373,22 +377,25 @@ int64_t nt_tunable_memory_bytes(const struct nt_assign *vars, size_t n, unsigned
         {"NCCL_LL_BUFFSIZE", 524288}, {"NCCL_LL128_BUFFSIZE", 4915200}, {"NCCL_BUFFSIZE", 4194304}};
     static const char *const floors[] = {"NCCL_MIN_NCHANNELS", "NCCL_MIN_CTAS"};
     static const char *const ceilings[] = {"NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS"};
-    int64_t channels = shape->channels, now = 0, before = 0;
+    /* Numbers come from any file: doubles cannot overflow, and are exact up to 2^53 bytes. */
+    double channels = shape->channels, now = 0, before = 0, bytes;
     struct nt_taken t;
 
     for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
-        before += buffers[i].bytes;
-        now += take(vars, n, buffers[i].name, version, &t) ? t.number : buffers[i].bytes;
+        before += (double)buffers[i].bytes;
+        now += (double)(take(vars, n, buffers[i].name, version, &t) ? t.number : buffers[i].bytes);
     }
     for (size_t i = 0; i < 2; i++) {
-        if (take(vars, n, ceilings[i], version, &t) && t.number < channels) {
-            channels = t.number;
+        if (take(vars, n, ceilings[i], version, &t) && (double)t.number < channels) {
+            channels = (double)t.number;
         }
     }
     for (size_t i = 0; i < 2; i++) { /* the minimum wins */
-        if (take(vars, n, floors[i], version, &t) && t.number > channels) {
-            channels = t.number;
+        if (take(vars, n, floors[i], version, &t) && (double)t.number > channels) {
+            channels = (double)t.number;
         }
     }
-    return 2 * (int64_t)shape->peers * (now * channels - before * (int64_t)shape->channels);
+    channels = fmin(fmax(channels, 1), MOST_CHANNELS); /* as NCCL cuts them */
+    bytes = 2.0 * shape->peers * (now * channels - before * shape->channels);
+    return (int64_t)fmin(fmax(bytes, -MOST_BYTES), MOST_BYTES);
 }

@@ -400,9 +400,12 @@ static void test_memory(void **state)
     static const struct nt_assign bigger[] = {{"NCCL_BUFFSIZE", "8388608"}};
     static const struct nt_assign fewer[] = {{"NCCL_MAX_NCHANNELS", "8"}};
     static const struct nt_assign more[] = {{"NCCL_MIN_NCHANNELS", "32"}};
+    static const struct nt_assign absurd[] = {{"NCCL_MIN_NCHANNELS", "9223372036854775807"},
+                                              {"NCCL_BUFFSIZE", "-9223372036854775808"}};
     (void)state;
     assert_int_equal(nt_tunable_memory_bytes(NULL, 0, V228, &shape), 0);
     assert_int_equal(nt_tunable_memory_bytes(bigger, 1, V228, &shape), 2 * 2 * 16 * 4194304LL);
+    assert_int_equal(nt_tunable_memory_bytes(absurd, 2, V228, &shape), -1000000000000000000);
     assert_int_equal(nt_tunable_memory_bytes(fewer, 1, V228, &shape),
                      -2 * 2 * 8 * (4194304LL + 524288 + 4915200));
     assert_int_equal(nt_tunable_memory_bytes(more, 1, V228, &shape),
