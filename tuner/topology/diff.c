@@ -62,9 +62,9 @@ static int differing_lines(struct nt_buf *ta, struct nt_buf *tb, struct nt_buf *
     return found;
 }
 
-/* With equal GPU counts, pairs whose NVLinks differ, by number. */
-static void differing_pairs(const struct nt_topology *a, const struct nt_topology *b,
-                            struct nt_buf *out)
+/* With equal GPU counts, pairs whose links differ, by number. */
+static int differing_pairs(const struct nt_topology *a, const struct nt_topology *b,
+                           struct nt_buf *out)
 {
     int found = 0;
 
@@ -83,6 +83,7 @@ static void differing_pairs(const struct nt_topology *a, const struct nt_topolog
     if (found > MAX_PAIRS) {
         nt_buf_printf(out, "  and %d more pairs\n", found - MAX_PAIRS);
     }
+    return found;
 }
 
 static const char *group_words(int g)
@@ -109,7 +110,7 @@ static void diff_group(const struct nt_topology *a, const struct nt_topology *b,
         nt_buf_puts(out, "  the same parts, arranged differently\n");
     }
     if (g == NT_G_NVLINK && a->ngpus == b->ngpus) {
-        differing_pairs(a, b, out);
+        (void)differing_pairs(a, b, out);
     }
     nt_buf_done(&ta);
     nt_buf_done(&tb);
@@ -137,7 +138,7 @@ bool nt_topology_diff(const struct nt_topology *a, const char *name_a, const str
     uint32_t compared, differ = nt_identity_compare(&a->identity, &b->identity, &compared);
     uint32_t skipped = (a->known | b->known) & ~compared;
     char mask[160];
-    struct nt_buf health;
+    struct nt_buf more;
 
     nt_buf_printf(out, "A: %s\nB: %s\n", name_a, name_b);
     if (compared == 0) {
@@ -155,16 +156,20 @@ bool nt_topology_diff(const struct nt_topology *a, const char *name_a, const str
             diff_group(a, b, (enum nt_group)g, out);
         }
     }
+    nt_buf_init(&more, TEXT_MAX);
+    if (((compared & ~differ) >> NT_G_NVLINK & 1) != 0 && differing_pairs(a, b, &more) > 0) {
+        nt_buf_printf(out, "the GPUs are numbered differently:\n%s", nt_buf_str(&more));
+    }
     if (skipped != 0) {
         nt_buf_printf(out, "known to one only, not compared: %s\n",
                       nt_group_mask_text(skipped, mask, sizeof(mask)));
     }
-    nt_buf_init(&health, TEXT_MAX);
-    diff_health(a, 'A', b, &health);
-    diff_health(b, 'B', a, &health);
-    if (health.len > 0) {
-        nt_buf_printf(out, "health differs:\n%s", nt_buf_str(&health));
+    nt_buf_clear(&more);
+    diff_health(a, 'A', b, &more);
+    diff_health(b, 'B', a, &more);
+    if (more.len > 0) {
+        nt_buf_printf(out, "health differs:\n%s", nt_buf_str(&more));
     }
-    nt_buf_done(&health);
+    nt_buf_done(&more);
     return differ == 0 && compared != 0;
 }

@@ -30,7 +30,7 @@ struct nt_smi_matrix {
     char p2p_of; /* the letter behind -p2p, 'r' unless told */
     struct nt_smi_row *rows;
     int nrows, row_cap;
-    unsigned line; /* of the header */
+    unsigned line, last_line; /* of the header */
 };
 
 struct nt_smi {

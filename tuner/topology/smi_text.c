@@ -279,6 +279,7 @@ static int on_header(struct nt_smi *r, char *from, char *rest, bool more)
         current(r)->numa_column = strstr(rest, "NUMA Aff") != NULL;
         *rest = '\0';
     }
+    current(r)->last_line = r->line;
     n = tokens_of(from, t, MAX_TOKENS);
     for (int i = 0; i < n && rc == 0; i++) {
         rc = add_columns(r, current(r), t[i]);
@@ -294,6 +295,14 @@ static bool is_column(const struct nt_smi_matrix *m, struct token t)
         }
     }
     return false;
+}
+
+/* The rest of a header that the terminal wrapped: on the next line, before any row. */
+static bool wrapped_header(const struct nt_smi *r, const struct nt_smi_matrix *m,
+                           struct token first, const char *rest)
+{
+    return m != NULL && m->nrows == 0 && m->ncols > 0 && r->line == m->last_line + 1 &&
+           !is_column(m, first) && (rest != NULL || name_at(first.p, first.n) > 0);
 }
 
 /* The device name that a row starts with, behind log prefixes ("[1,0]<stdout>:GPU0"). Returns the
@@ -493,14 +502,11 @@ static int on_line(struct nt_smi *r, char *line)
         fill_row(m, last, line, t, n); /* wrapped by the terminal */
         return 0;
     }
-    at = header_start(t, n, rest);
-    if (at >= 0) {
-        struct token head = {t[at].p, gpu_at(t[at].p, t[at].n)};
-        bool more = m != NULL && m->nrows == 0 && m->ncols > 0 && m->line + 2 >= r->line &&
-                    !is_column(m, head);
-        return on_header(r, line + (t[at].p - line), rest, more);
+    if (n > 0 && wrapped_header(r, m, t[0], rest)) {
+        return on_header(r, line, rest, true);
     }
-    return 0;
+    at = header_start(t, n, rest);
+    return at < 0 ? 0 : on_header(r, line + (t[at].p - line), rest, false);
 }
 
 void nt_smi_done(struct nt_smi *r)
