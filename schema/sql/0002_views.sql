@@ -133,7 +133,8 @@ SELECT source, collective, bytes, dtype, place, mode, ranks, contender, max(k) A
        max(CASE WHEN i = (k + 3) / 4 THEN ns END) AS q1_ns,
        max(CASE WHEN i = (3 * k + 3) / 4 THEN ns END) AS q3_ns, max(sd_ns) AS sd_ns
 FROM (SELECT 'import ' || i.id AS source, m.collective, m.bytes, m.dtype, m.place, m.mode, m.ranks,
-             trim(m.backend || ' ' || m.setting) AS contender, m.ns, m.sd_ns,
+             m.backend || CASE WHEN m.backend = '' OR m.setting = '' THEN '' ELSE ' ' END
+                 || m.setting AS contender, m.ns, m.sd_ns,
              row_number() OVER contender AS i,
              count(*) OVER (PARTITION BY i.id, m.collective, m.bytes, m.dtype, m.place, m.mode, m.ranks,
                                          m.backend, m.setting) AS k

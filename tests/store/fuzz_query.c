@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -39,7 +40,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (sql != NULL) {
         memcpy(sql, data, size);
         sql[size] = '\0';
-        int rc = nt_store_query(s, sql, NULL, 0, &limits, ignore, NULL, NULL, &e);
+        int rc;
+        alarm(2); /* the limits hold, whatever one call of a function does */
+        rc = nt_store_query(s, sql, NULL, 0, &limits, ignore, NULL, NULL, &e);
+        alarm(0);
         nt_assert(rc == 0 || e.msg[0] != '\0');
         free(sql);
     }

@@ -149,7 +149,11 @@ static void test_refused(void **state)
         {"SELECT 1 /* */; /* x */ ; DELETE FROM job", "one statement"},
         {"", "no SQL"},
         {" ; -- nothing", "no SQL"},
-        {"SELECT replace(printf('%40000000d', 1), ' ', 'xx')", "too large"},
+        {"SELECT printf('%.*c', 1000000000, 'x')", "not authorized to use function: printf"},
+        {"SELECT trim('b', 'a')", "not authorized to use function: trim"},
+        {"WITH t(n, x) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, x || x FROM t WHERE n < 40)"
+         " SELECT max(length(x)) FROM t",
+         "too large"},
     };
     struct place *p = *state;
     for (int mode = NT_STORE_READ; mode <= NT_STORE_WRITE; mode++) {
