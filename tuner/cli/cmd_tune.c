@@ -16,7 +16,7 @@
 
 struct tune_args {
     const char *rig, *collectives, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl, *devices,
-        *format, *pace;
+        *format, *pace, *probe;
     struct nt_strs fix, env, try;
     uint32_t ranks, pairs;
     uint64_t seed, budget_ns, max_memory;
@@ -97,6 +97,8 @@ static const struct nt_opt opts[] = {
      .choices = paces},
     NT_OPT(NT_O_U32, T, pairs, "pairs", 0, "COUNT",
            "pairs of the confirm, 8 to 16 (default by effort)"),
+    NT_OPT(NT_O_STR, T, probe, "probe", 0, "FILE",
+           "probe program to measure with (default the installed one)"),
     NT_OPT(NT_O_U64, T, die_after, "die-after", 0, "STEPS",
            "for tests: end by SIGKILL after so many stored steps"),
     {0}};
@@ -227,10 +229,21 @@ static int use_recording(struct tune *t, const char *name, struct nt_err *err)
     return rc;
 }
 
+static int find_probe(struct tune *t, struct nt_err *err)
+{
+    if (t->a->probe == NULL) {
+        return nt_where_probe("nccl", t->probe, sizeof(t->probe), err);
+    }
+    if (access(t->a->probe, X_OK) != 0 || realpath(t->a->probe, t->probe) == NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "--probe %s is no program", t->a->probe);
+    }
+    return 0;
+}
+
 static int use_machine(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
-    int rc = nt_where_probe("nccl", t->probe, sizeof(t->probe), err);
+    int rc = find_probe(t, err);
 
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
     rc = rc == 0 ? nt_env_ranks(&t->env, s, err) : rc;
@@ -511,7 +524,7 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         t->spec = keep;
         return rc;
     }
-    rc = nt_where_probe("nccl", t->probe, sizeof(t->probe), err);
+    rc = find_probe(t, err);
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
     return rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
 }

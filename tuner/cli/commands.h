@@ -3,6 +3,7 @@
 #include "tuner/base/cli.h"
 
 extern const struct nt_command nt_cmd_tune;
+extern const struct nt_command nt_cmd_record;
 extern const struct nt_command nt_cmd_import;
 extern const struct nt_command nt_cmd_lint;
 extern const struct nt_command nt_cmd_show;

@@ -74,7 +74,7 @@ static int take_one(struct nt_env *e, struct nt_spec *s, const char *name, const
     const struct nt_tunable *t = nt_tunable_any(name);
     int rc = 0;
 
-    if (nt_tunable_is_site(name)) {
+    if (nt_tunable_is_site(name) || nt_tunable_forbids(name, value)) {
         add(e, name, value);
         if (strpbrk(value, " \t\n") == NULL) {
             rc = add_word(s->fixed, sizeof(s->fixed), name, value, err);

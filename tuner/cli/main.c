@@ -3,6 +3,7 @@
 /* In the order of `nccltune --help`; one line a command. */
 static const struct nt_command *const commands[] = {
     &nt_cmd_tune,
+    &nt_cmd_record,
     &nt_cmd_import,
     &nt_cmd_lint,
     &nt_cmd_show,

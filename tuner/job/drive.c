@@ -263,7 +263,7 @@ static void on_result(void *data, struct nt_gang *g, const struct nt_gang_result
     struct nt_plan_outcome o = {.result = &one, .lost = is_lost(r->status)};
     (void)g;
 
-    (void)snprintf(one.error, sizeof(one.error), "%s", r->error);
+    (void)snprintf(one.error, sizeof(one.error), "%.199s", r->error);
     d->totals.measuring_ns += r->elapsed_ns;
     d->mps_tired = d->mps_tired || o.lost;
     o.elapsed_ns = d->c->virtual_time ? r->elapsed_ns : uv_hrtime() - d->t0;

@@ -63,6 +63,7 @@ struct point {
 /* Kinds of check points of the confirm. */
 enum check {
     CHECK_CLASS,
+    CHECK_VARIANT,
     CHECK_EDGE,
     CHECK_OFF,
     CHECK_BUSY,

@@ -1,0 +1,489 @@
+#include "tuner/job/record.h"
+#include "tuner/base/rng.h"
+#include "tuner/search/compose.h"
+#include "tuner/stats/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_GANGS = 4, MAX_TUPLES = 64, SIDE_BY_SIDE = NT_PLAN_GANGS, MAX_LOSSES = 4 };
+static const double LEADS = 1.06; /* a tuple this near to the best of its case is a leader */
+static const double BEHIND = 1.4; /* one this far behind gets the least samples */
+static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
+enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
+
+struct tuple {
+    struct nt_call call;
+    struct nt_executed executed;
+    double sum[NT_MODE_COUNT]; /* of log medians */
+    uint32_t n[NT_MODE_COUNT];
+    bool out;
+};
+struct spot { /* one size under one setting */
+    struct tuple tuples[MAX_TUPLES];
+    uint32_t n, combo, step;
+    bool explored;
+    float cost[NT_ALGO_COUNT][NT_PROTO_COUNT];
+    bool asked, costed;
+};
+struct job {
+    struct nt_plan_step step;
+    uint32_t setting, point, tuple;
+    bool explores, extra;
+};
+
+struct nt_record {
+    struct nt_spec spec;
+    struct nt_rng rng;
+    unsigned rounds, round;
+    size_t group; /* first setting of the gangs that are alive */
+    uint64_t gang, seq, held_ns, round_ns, round_began, blocks, tuples;
+    uint32_t npoints, nmodes, losses;
+    enum nt_mode modes[NT_MODE_COUNT];
+    uint8_t coll[NT_COLL_COUNT * NT_MAX_SIZES];
+    uint64_t bytes[NT_COLL_COUNT * NT_MAX_SIZES];
+    struct spot *spots; /* [setting * npoints + point] */
+    struct nt_plan_gang live[SIDE_BY_SIDE];
+    size_t nlive;
+    struct job *queue;
+    size_t head, tail, cap;
+    bool filled, done;
+    enum nt_dtype dtype;
+    struct nt_err failed;
+};
+
+int nt_record_new(const struct nt_spec *spec, unsigned gangs, uint64_t first_gang,
+                  struct nt_record **ret, struct nt_err *err)
+{
+    struct nt_record *r = calloc(1, sizeof(*r));
+
+    if (r == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "record");
+    }
+    r->spec = *spec;
+    r->rounds = gangs < LEAST_GANGS ? LEAST_GANGS : gangs;
+    r->gang = first_gang - 1;
+    nt_rng_seed(&r->rng, spec->seed);
+    for (int c = 0; c < NT_COLL_COUNT; c++) {
+        for (size_t i = 0; spec->colls[c] && i < spec->nsizes; i++) {
+            r->coll[r->npoints] = (uint8_t)c;
+            r->bytes[r->npoints++] = spec->sizes[i];
+        }
+    }
+    for (int m = 0; m < NT_MODE_COUNT; m++) {
+        if (spec->modes[m]) {
+            r->modes[r->nmodes++] = (enum nt_mode)m;
+        }
+    }
+    for (int d = NT_DTYPE_COUNT - 1; d >= 0; d--) {
+        r->dtype = spec->dtypes[d] ? (enum nt_dtype)d : r->dtype;
+    }
+    r->spots = calloc((size_t)r->npoints * spec->nsettings, sizeof(r->spots[0]));
+    if (r->spots == NULL) {
+        nt_record_free(r);
+        return nt_fail(err, NT_E_NOMEM, 0, "record");
+    }
+    *ret = r;
+    return 0;
+}
+
+void nt_record_free(struct nt_record *r)
+{
+    if (r != NULL) {
+        free(r->spots);
+        free(r->queue);
+        free(r);
+    }
+}
+
+static struct job *push(struct nt_record *r, enum nt_do kind)
+{
+    static struct job scratch;
+    struct job *j;
+
+    if (r->tail == r->cap) {
+        size_t cap = r->cap == 0 ? 1024 : r->cap * 2;
+        struct job *grown = realloc(r->queue, cap * sizeof(*grown));
+        if (grown == NULL) {
+            (void)nt_fail(&r->failed, NT_E_NOMEM, 0, "record");
+            return &scratch;
+        }
+        r->queue = grown;
+        r->cap = cap;
+    }
+    j = &r->queue[r->tail++];
+    *j = (struct job){.step = {.kind = kind, .stage = NT_RACE, .arm = NT_ARM_SEARCH}};
+    return j;
+}
+
+static size_t group_size(const struct nt_record *r)
+{
+    size_t left = r->spec.nsettings - r->group;
+    return left < SIDE_BY_SIDE ? left : SIDE_BY_SIDE;
+}
+
+static struct spot *spot_of(struct nt_record *r, uint32_t setting, uint32_t point)
+{
+    return &r->spots[(size_t)setting * r->npoints + point];
+}
+
+static double est_ns(const struct tuple *t, enum nt_mode m)
+{
+    return t->n[m] > 0 ? exp(t->sum[m] / t->n[m]) : NAN;
+}
+
+static double best_ns(const struct spot *s, enum nt_mode m)
+{
+    double best = INFINITY;
+    for (uint32_t i = 0; i < s->n; i++) {
+        double x = est_ns(&s->tuples[i], m);
+        best = x < best ? x : best;
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------------ blocks */
+
+static unsigned inner_of(enum nt_mode m, uint64_t bytes)
+{
+    return m == NT_EAGER          ? 1
+           : bytes <= (64U << 10) ? 20
+           : bytes <= (1U << 20)  ? 10
+           : bytes <= (16U << 20) ? 4
+                                  : 2;
+}
+
+static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, uint32_t tuple,
+                       enum nt_mode m, enum nt_place place, uint64_t bytes)
+{
+    const struct spot *s = spot_of(r, setting, point);
+    const struct tuple *t = &s->tuples[tuple];
+    double est = est_ns(t, m), best = best_ns(s, m), each;
+    struct job *j = push(r, NT_DO_MEASURE);
+    struct nt_measure *q = &j->step.m;
+
+    est = isnan(est) ? est_ns(t, r->modes[0]) : est;
+    est = isnan(est) ? 1e6 : est;
+    j->setting = setting;
+    j->point = point;
+    j->tuple = tuple;
+    j->extra = place != NT_OUT_OF_PLACE || bytes != r->bytes[point];
+    j->step.gang = r->live[setting - r->group].number;
+    j->step.vars = r->spec.settings[setting];
+    q->cs = (struct nt_case){.coll = r->coll[point],
+                             .bytes = bytes,
+                             .dtype = (uint8_t)r->dtype,
+                             .place = (uint8_t)place,
+                             .mode = (uint8_t)m};
+    j->step.cs = q->cs;
+    q->call = t->call;
+    q->inner = inner_of(m, bytes);
+    each = est * q->inner;
+    q->samples = each > 20e6 ? 3 : each > 4e6 ? 5 : 8;
+    if (isfinite(best) && est > best * BEHIND) { /* it decides nothing */
+        q->samples = each > 20e6 ? 1 : 3;
+    }
+    q->warmup = each > 20e6 && t->n[m] > 0 ? 0 : 1;
+    q->flags = t->n[m] == 0 || j->extra ? NT_M_READBACK : 0;
+    q->verify = t->n[m] == 0 ? NT_VERIFY_BEFORE : NT_VERIFY_NO;
+    q->deadline_ms = 6000 + (uint32_t)(each * 1e-6 * (q->samples + 3) * 10);
+}
+
+/* The last size below the middle to the next one that every rank can divide. */
+static uint64_t edge_above(const struct nt_record *r, uint32_t point)
+{
+    uint64_t grain = UINT64_C(4) * r->spec.ranks, mid;
+    if (point + 1 == r->npoints || r->coll[point + 1] != r->coll[point]) {
+        return 0;
+    }
+    mid = nt_compose_midpoint(r->bytes[point], r->bytes[point + 1]);
+    return mid / grain * grain;
+}
+
+/* A leader of either mode serves both, so it is recorded in both. */
+static bool leads(const struct nt_record *r, const struct spot *s, uint32_t tuple)
+{
+    for (uint32_t k = 0; k < r->nmodes; k++) {
+        if (est_ns(&s->tuples[tuple], r->modes[k]) <= best_ns(s, r->modes[k]) * LEADS) {
+            return true;
+        }
+    }
+    return tuple == 0;
+}
+
+static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point)
+{
+    struct spot *s = spot_of(r, setting, point);
+    uint64_t edge = edge_above(r, point);
+
+    for (uint32_t i = 0; i < s->n; i++) {
+        bool lead = leads(r, s, i);
+        for (uint32_t k = 0; k < r->nmodes && !s->tuples[i].out; k++) {
+            enum nt_mode m = r->modes[k];
+            if (r->round < LEAST_GANGS || lead) {
+                push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, r->bytes[point]);
+            }
+            /* From the second round on it is known who leads. */
+            if (r->round > 0 && lead && r->spec.places[NT_IN_PLACE]) {
+                push_block(r, setting, point, i, m, NT_IN_PLACE, r->bytes[point]);
+            }
+            if (r->round > 0 && lead && edge > r->bytes[point]) {
+                push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, edge);
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ exploration */
+
+static bool have_channels(const struct spot *s, int algo, int proto, uint16_t channels)
+{
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct nt_executed *x = &s->tuples[i].executed;
+        if (x->algo == algo && x->proto == proto && x->channels == channels) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool next_call(const struct spot *s, uint32_t *combo, uint32_t *step, struct nt_call *ret)
+{
+    if (*combo == 0) {
+        *ret = NT_CALL_DEFAULT;
+        return true;
+    }
+    for (; *combo <= COMBOS && s->n + 1 < MAX_TUPLES; (*combo)++, *step = 0) {
+        int algo = (int)(*combo - 1) / NT_PROTO_COUNT, proto = (int)(*combo - 1) % NT_PROTO_COUNT;
+        for (; s->asked && s->cost[algo][proto] >= 0 && *step < RUNGS; (*step)++) {
+            if (ladder[*step] == 0 || !have_channels(s, algo, proto, ladder[*step])) {
+                *ret = (struct nt_call){
+                    .algo = (int8_t)algo, .proto = (int8_t)proto, .channels = ladder[*step]};
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* One question of the exploration of a live setting; false: all its sizes are explored. */
+static bool push_explore(struct nt_record *r)
+{
+    for (uint32_t setting = (uint32_t)r->group; setting < r->group + group_size(r); setting++) {
+        for (uint32_t point = 0; point < r->npoints; point++) {
+            struct spot *s = spot_of(r, setting, point);
+            struct nt_call call;
+            struct job *j;
+            if (s->explored) {
+                continue;
+            }
+            if (s->costed && !next_call(s, &s->combo, &s->step, &call)) {
+                s->explored = true;
+                r->tuples += s->n;
+                continue;
+            }
+            j = push(r, s->costed ? NT_DO_MEASURE : NT_DO_CELLS);
+            j->setting = setting;
+            j->point = point;
+            j->explores = true;
+            j->step.gang = r->live[setting - r->group].number;
+            j->step.vars = r->spec.settings[setting];
+            j->step.cs = (struct nt_case){.coll = r->coll[point],
+                                          .bytes = r->bytes[point],
+                                          .dtype = (uint8_t)r->dtype,
+                                          .mode = (uint8_t)r->modes[0]};
+            if (s->costed) {
+                j->step.m = (struct nt_measure){.cs = j->step.cs,
+                                                .call = call,
+                                                .samples = 1,
+                                                .inner = inner_of(r->modes[0], r->bytes[point]),
+                                                .flags = NT_M_READBACK,
+                                                .verify = NT_VERIFY_BEFORE,
+                                                .deadline_ms = 8000};
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static void tell_explore(struct nt_record *r, const struct job *j, const struct nt_plan_outcome *o)
+{
+    struct spot *s = spot_of(r, j->setting, j->point);
+    const struct nt_result *x = o->result;
+    const struct nt_call *call = &j->step.m.call;
+    bool ok, known = false;
+
+    if (j->step.kind == NT_DO_CELLS) {
+        memcpy(s->cost, o->cells.cost, sizeof(s->cost));
+        s->asked = o->cells.asked;
+        s->costed = !o->lost;
+        return;
+    }
+    ok = x->status == NT_ST_OK && x->count > 0;
+    for (uint32_t i = 0; ok && i < s->n; i++) {
+        known = known || nt_executed_equal(&s->tuples[i].executed, &x->executed);
+    }
+    if (ok && (!known || s->n == 0)) {
+        struct tuple *t = &s->tuples[s->n++];
+        *t = (struct tuple){.call = *call, .executed = x->executed};
+        t->sum[r->modes[0]] = log((double)x->ns[0]); /* a first idea of how long it takes */
+        t->n[r->modes[0]] = 1;
+    }
+    if (s->combo == 0) {
+        s->combo = ok || !o->lost ? 1 : 0;
+    } else if (!ok || (call->channels > 0 && x->executed.channels < call->channels)) {
+        s->combo++;
+        s->step = 0;
+    } else {
+        s->step++;
+    }
+}
+
+/* ------------------------------------------------------------------ rounds */
+
+static void start_gangs(struct nt_record *r)
+{
+    struct job *j = push(r, NT_DO_START);
+
+    j->step.ngangs = group_size(r);
+    for (size_t i = 0; i < j->step.ngangs; i++) {
+        j->step.gangs[i] = (struct nt_plan_gang){
+            .number = ++r->gang, .arm = NT_ARM_SEARCH, .vars = r->spec.settings[r->group + i]};
+        r->live[i] = j->step.gangs[i];
+    }
+    r->nlive = j->step.ngangs;
+    r->filled = false;
+}
+
+static void stop_gangs(struct nt_record *r)
+{
+    (void)push(r, NT_DO_STOP);
+    r->nlive = 0;
+}
+
+static void push_round(struct nt_record *r)
+{
+    uint32_t order[NT_COLL_COUNT * NT_MAX_SIZES];
+
+    for (uint32_t i = 0; i < r->npoints; i++) {
+        order[i] = i;
+    }
+    nt_rng_shuffle(&r->rng, order, r->npoints);
+    for (uint32_t i = 0; i < r->npoints; i++) {
+        for (uint32_t setting = (uint32_t)r->group; setting < r->group + group_size(r); setting++) {
+            push_spot(r, setting, order[i]);
+        }
+    }
+    r->filled = true;
+}
+
+/* The next group of settings, or the next round; false: the last one is over, or the budget. */
+static bool next_round(struct nt_record *r)
+{
+    r->group += group_size(r);
+    if (r->group >= r->spec.nsettings) {
+        r->round_ns = r->held_ns - r->round_began;
+        r->round_began = r->held_ns;
+        r->group = 0;
+        r->round++;
+    }
+    return r->round < r->rounds && (r->round < LEAST_GANGS || r->spec.budget_ns == 0 ||
+                                    r->held_ns + r->round_ns <= r->spec.budget_ns);
+}
+
+static void refill(struct nt_record *r)
+{
+    r->head = r->tail = 0;
+    if (r->nlive == 0) {
+        start_gangs(r);
+    } else if (push_explore(r)) {
+        return;
+    } else if (!r->filled) {
+        push_round(r);
+    } else {
+        r->done = !next_round(r);
+        stop_gangs(r);
+    }
+}
+
+int nt_record_next(struct nt_record *r, struct nt_plan_step *ret, struct nt_err *err)
+{
+    while (r->head == r->tail && !r->done && r->failed.code == NT_OK) {
+        refill(r);
+    }
+    if (r->failed.code != NT_OK) {
+        *err = r->failed;
+        return -(int)r->failed.code;
+    }
+    if (r->head == r->tail) {
+        *ret = (struct nt_plan_step){.kind = NT_DO_FINISHED};
+        return 0;
+    }
+    r->queue[r->head].step.seq = r->seq + 1;
+    r->queue[r->head].step.m.id = r->seq + 1;
+    *ret = r->queue[r->head].step;
+    return 0;
+}
+
+/* A gang is gone: the rest of its round is left out, and so is what it died of. */
+static void lost(struct nt_record *r, const struct job *j, const char *why)
+{
+    r->head = r->tail = 0;
+    if (j->step.kind == NT_DO_MEASURE && !j->explores) {
+        spot_of(r, j->setting, j->point)->tuples[j->tuple].out = true;
+    }
+    stop_gangs(r);
+    if (++r->losses >= MAX_LOSSES) {
+        (void)nt_fail(&r->failed, NT_E_MISSING, 0, "%u gangs in a row were lost, the last: %.200s",
+                      r->losses, why);
+    }
+}
+
+int nt_record_tell(struct nt_record *r, const struct nt_plan_outcome *o, struct nt_err *err)
+{
+    struct job j;
+    bool gone = o->lost;
+
+    nt_assert(r->head < r->tail);
+    j = r->queue[r->head++];
+    r->held_ns += o->elapsed_ns;
+    r->seq += j.step.kind == NT_DO_START ? j.step.ngangs : (size_t)(j.step.kind != NT_DO_STOP);
+    for (size_t i = 0; j.step.kind == NT_DO_START && i < j.step.ngangs; i++) {
+        gone = gone || o->gangs[i].status != NT_ST_OK;
+    }
+    if (j.explores) {
+        tell_explore(r, &j, o);
+    } else if (j.step.kind == NT_DO_MEASURE) {
+        struct tuple *t = &spot_of(r, j.setting, j.point)->tuples[j.tuple];
+        const struct nt_result *x = o->result;
+        r->blocks++;
+        if (x->status != NT_ST_OK && !j.extra) {
+            t->out = true;
+        } else if (x->count > 0 && !j.extra) {
+            enum nt_mode m = (enum nt_mode)j.step.cs.mode;
+            uint32_t ns[NT_MAX_SAMPLES];
+            memcpy(ns, x->ns, x->count * sizeof(ns[0]));
+            t->sum[m] += log(nt_quantile_u32(ns, x->count, 0.5));
+            t->n[m]++;
+            r->losses = 0;
+        }
+    }
+    if (gone) {
+        lost(r, &j, o->result != NULL ? o->result->error : "a gang did not start");
+    }
+    if (r->failed.code != NT_OK) {
+        *err = r->failed;
+    }
+    return -(int)r->failed.code;
+}
+
+void nt_record_progress(const struct nt_record *r, struct nt_record_progress *ret)
+{
+    *ret = (struct nt_record_progress){.round = r->round,
+                                       .rounds = r->rounds,
+                                       .blocks = r->blocks,
+                                       .tuples = r->tuples,
+                                       .held_ns = r->held_ns};
+}
