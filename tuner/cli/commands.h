@@ -6,6 +6,8 @@ extern const struct nt_command nt_cmd_tune;
 extern const struct nt_command nt_cmd_record;
 extern const struct nt_command nt_cmd_import;
 extern const struct nt_command nt_cmd_lint;
+extern const struct nt_command nt_cmd_workload;
+extern const struct nt_command nt_cmd_explain;
 extern const struct nt_command nt_cmd_show;
 extern const struct nt_command nt_cmd_export;
 extern const struct nt_command nt_cmd_decide;

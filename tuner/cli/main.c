@@ -6,6 +6,8 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_record,
     &nt_cmd_import,
     &nt_cmd_lint,
+    &nt_cmd_workload,
+    &nt_cmd_explain,
     &nt_cmd_show,
     &nt_cmd_export,
     &nt_cmd_decide,

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "schema/vocab.h"
 #include "tuner/import/internal.h"
 #include "tuner/import/table_build.h"
 
@@ -133,6 +134,32 @@ static void note_differences(struct nt_table *t, const struct run_of *runs, size
     }
 }
 
+int nt_coll_of(const char *word)
+{
+    for (int c = 0; nt_coll_names[c] != NULL; c++) {
+        const char *a = word, *b = nt_coll_names[c];
+        while (*a != '\0' || *b != '\0') { /* underscores, dashes and case do not count */
+            a += strspn(a, "_- ");
+            b += strspn(b, "_- ");
+            if (tolower((unsigned char)*a) != tolower((unsigned char)*b)) {
+                break;
+            }
+            a += *a != '\0';
+            b += *b != '\0';
+        }
+        if (*a == '\0' && *b == '\0') {
+            return c;
+        }
+    }
+    return -1;
+}
+
+/* Back-to-back calls are the mode "stream"; with a barrier after each they are single calls. */
+int nt_imp_mode(const struct nt_imp_run *r)
+{
+    return r->graph > 0 ? NT_GRAPH : r->blocking > 0 ? NT_EAGER : NT_STREAM;
+}
+
 static uint32_t add_run(struct nt_table *t, const struct nt_imp_run *r, const char *label,
                         uint32_t round, const struct nt_compare_opts *o)
 {
@@ -145,7 +172,10 @@ static uint32_t add_run(struct nt_table *t, const struct nt_imp_run *r, const ch
                              .sd = -1,
                              .repeats = 1,
                              .line = row->line,
-                             .round = round + row->cycle};
+                             .round = round + row->cycle,
+                             .ranks = r->world,
+                             .coll = (int8_t)nt_coll_of(r->collective),
+                             .mode = (int8_t)nt_imp_mode(r)};
         char group[400];
         cycles = row->cycle + 1 > cycles ? row->cycle + 1 : cycles;
         if (!c->usable) {

@@ -150,5 +150,7 @@ json_t *nt_imp_json(const struct nt_imp_file *f);
 void nt_imp_text(const struct nt_imp_file *f, struct nt_buf *out);
 /* Rows with at least one usable cell. */
 size_t nt_imp_usable_rows(const struct nt_imp_file *f);
+/* enum nt_mode: how the run's calls were timed. */
+int nt_imp_mode(const struct nt_imp_run *r);
 /* "8 processes x 1 GPU on 1 host", "launch shape not said". Returns out. */
 char *nt_imp_shape(const struct nt_imp_run *r, char *out, size_t size);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "schema/vocab.h"
 #include "tuner/base/text.h"
 #include "tuner/import/csv.h"
 #include "tuner/import/internal.h"
@@ -476,12 +477,22 @@ static void one_value(struct nt_table *t, const struct layout *l, const struct n
     }
 }
 
+static int mode_of(const char *cell)
+{
+    for (int m = 0; nt_mode_names[m] != NULL; m++) {
+        if (strcasecmp(cell, nt_mode_names[m]) == 0) {
+            return m;
+        }
+    }
+    return -1;
+}
+
 static void one_record(struct nt_table *t, const struct layout *l, const struct nt_csv *c)
 {
     uint64_t bytes = 0, v = 0;
     double sd = 0;
     bool sized = false, value = false;
-    struct nt_entry e = {.sd = -1, .repeats = 1, .round = NT_ROUND_UNKNOWN};
+    struct nt_entry e = {.sd = -1, .repeats = 1, .round = NT_ROUND_UNKNOWN, .coll = -1, .mode = -1};
     for (size_t i = 0; i < l->n && i < c->n; i++) {
         const struct column *col = &l->col[i];
         if (col->role == ROLE_SIZE) {
@@ -492,6 +503,13 @@ static void one_record(struct nt_table *t, const struct layout *l, const struct 
             e.sd = sd;
         } else if (col->role == ROLE_COUNT && nt_parse_u64(c->cell[i], &v, NULL) == 0) {
             e.repeats = v < 1000000 ? (uint32_t)v : 1000000;
+        } else if (col->role == ROLE_RANKS && nt_parse_u64(c->cell[i], &v, NULL) == 0 &&
+                   v < 65536) {
+            e.ranks = (uint32_t)v;
+        } else if (strncmp(l->name[i], "coll", 4) == 0) {
+            e.coll = (int8_t)nt_coll_of(c->cell[i]);
+        } else if (strcmp(l->name[i], "mode") == 0) {
+            e.mode = (int8_t)mode_of(c->cell[i]);
         } else if (col->role == ROLE_ROUND) {
             e.round = nt_parse_u64(c->cell[i], &v, NULL) == 0 && v < 1000000 ? (uint32_t)v : 0;
         }

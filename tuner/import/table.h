@@ -22,6 +22,8 @@ struct nt_entry {
     double sd;            /* < 0: not known */
     uint32_t repeats;     /* behind value */
     uint32_t line, round; /* round: which repeat this is, 0 … */
+    uint32_t ranks;       /* 0: not said */
+    int8_t coll, mode;    /* enum nt_coll, nt_mode; -1: not said */
 };
 
 struct nt_table {
@@ -36,7 +38,8 @@ struct nt_table {
 
 /* One size of one group: arms[] is allocated, its names belong to the table. */
 struct nt_verdict_row {
-    uint32_t group;
+    uint32_t group, ranks;
+    int8_t coll, mode; /* as in the entries */
     uint64_t bytes;
     struct nt_arm *arms;
     size_t narms;
@@ -70,6 +73,8 @@ void nt_verdicts_done(struct nt_verdicts *v);
 json_t *nt_verdicts_json(const struct nt_table *t, const struct nt_verdicts *v);
 void nt_verdicts_text(const struct nt_table *t, const struct nt_verdicts *v, struct nt_buf *out);
 void nt_verdicts_csv(const struct nt_table *t, const struct nt_verdicts *v, struct nt_buf *out);
+/* "allreduce", "All-Reduce" -> NT_ALL_REDUCE; -1: no collective of the vocabulary. */
+int nt_coll_of(const char *word);
 /* "exp2-default-rep3.txt" is a repeat of "exp2-default": the file's name without folder, extension
  * and the ending that numbers it. Returns out. */
 char *nt_label_of_file(const char *path, char *out, size_t size);

@@ -88,7 +88,8 @@ bool nt_table_add(struct nt_table *t, const char *group, const char *arm, const 
 
 /* One arm at one size. */
 struct point {
-    uint32_t group, arm, line;
+    uint32_t group, arm, line, ranks;
+    int8_t coll, mode;
     uint64_t bytes;
     struct nt_arm sum;
 };
@@ -132,7 +133,13 @@ static void collapse(struct nt_table *t, const struct nt_entry *e, size_t n, str
 {
     bool higher = t->metric != NT_TIME_US, repeats = e[0].round != NT_ROUND_UNKNOWN;
     double best = e[0].value, worst = e[0].value, mean = mean_of(e, n), sum = 0;
-    *p = (struct point){.group = e->group, .arm = e->arm, .bytes = e->bytes, .line = e->line};
+    *p = (struct point){.group = e->group,
+                        .arm = e->arm,
+                        .bytes = e->bytes,
+                        .line = e->line,
+                        .ranks = e->ranks,
+                        .coll = e->coll,
+                        .mode = e->mode};
     p->sum = (struct nt_arm){
         .name = t->arms[e->arm], .value = e->value, .sd = e->sd, .repeats = e->repeats};
     if (n == 1) {
@@ -305,6 +312,9 @@ int nt_table_decide(struct nt_table *t, struct nt_verdicts *ret, struct nt_err *
         }
         row->group = p[i].group;
         row->bytes = p[i].bytes;
+        row->ranks = p[i].ranks;
+        row->coll = p[i].coll;
+        row->mode = p[i].mode;
         for (size_t m = i; m < k; m++) {
             row->arms[row->narms++] = p[m].sum;
         }
