@@ -1,17 +1,20 @@
 /* nccltune import: other people's measurements. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "schema/vocab.h"
+#include "tuner/base/hash.h"
 #include "tuner/cli/commands.h"
+#include "tuner/cli/store_import.h"
 #include "tuner/import/table.h"
 
 enum { MAX_FILES = 256 };
 
 struct import_args {
-    const char *format, *place;
-    bool across;
+    const char *format, *place, *db;
+    bool across, dry_run;
 };
 
 static const char *const formats[] = {"text", "json", "csv", NULL};
@@ -34,11 +37,16 @@ static const struct nt_opt import_opts[] = {
      .choices = places},
     NT_OPT(NT_O_FLAG, import_args, across, "across", 0, NULL,
            "compare across launch shapes, versions and machines, and say so"),
+    NT_OPT(NT_O_FLAG, import_args, dry_run, "dry-run", 'n', NULL, "read and judge, store nothing"),
+    NT_OPT(NT_O_STR, import_args, db, "db", 0, "PATH",
+           "the database (default NCCLTUNE_DB, else "
+           "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
     {0}};
 
 struct output {
     struct nt_buf text;
     json_t *files, *tables;
+    struct nt_store *store; /* NULL: dry run */
 };
 
 static int verdicts(const struct import_args *o, struct nt_table *t, struct output *out,
@@ -60,6 +68,47 @@ static int verdicts(const struct import_args *o, struct nt_table *t, struct outp
     return 0;
 }
 
+/* Said on standard error: the answer on standard output is the same for a dry run. */
+static void stored(const char *path, int64_t id, bool known)
+{
+    (void)fprintf(stderr, "nccltune: %s: %s import %lld\n", path,
+                  known ? "known already as" : "stored as", (long long)id);
+}
+
+static int store_table(struct output *out, const struct nt_table *t, const struct nt_buf *text,
+                       struct nt_err *err)
+{
+    char hex[NT_HEX_LEN + 1];
+    int64_t id = 0;
+    bool known = false;
+    int rc;
+    if (out->store == NULL) {
+        return 0;
+    }
+    nt_sha256_hex(nt_buf_str(text), text->len, hex);
+    rc = nt_store_import_table(out->store, t, hex, &id, &known, err);
+    if (rc == 0) {
+        stored(t->name, id, known);
+    }
+    return rc;
+}
+
+static int store_runs(struct output *out, const struct nt_imp_file *f, const char *label,
+                      struct nt_err *err)
+{
+    int64_t id = 0;
+    bool known = false;
+    int rc;
+    if (out->store == NULL || nt_imp_usable_rows(f) == 0) {
+        return 0;
+    }
+    rc = nt_store_import_runs(out->store, f, label, &id, &known, err);
+    if (rc == 0) {
+        stored(f->name, id, known);
+    }
+    return rc;
+}
+
 static int import_tables(const struct import_args *o, unsigned n, char **paths, struct output *out,
                          struct nt_err *err)
 {
@@ -72,9 +121,8 @@ static int import_tables(const struct import_args *o, unsigned n, char **paths, 
         if (rc == 0) {
             rc = nt_table_parse(paths[i], nt_buf_str(&text), text.len, &t, err);
         }
-        if (rc == 0) {
-            rc = verdicts(o, t, out, err);
-        }
+        rc = rc == 0 ? store_table(out, t, &text, err) : rc;
+        rc = rc == 0 ? verdicts(o, t, out, err) : rc;
         nt_table_free(t);
         nt_buf_done(&text);
     }
@@ -106,6 +154,7 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
         }
         usable += rc == 0 ? nt_imp_usable_rows(files[i]) : 0;
         label_of[i] = nt_label_of_file(paths[i], labels[i], sizeof(labels[i]));
+        rc = rc == 0 ? store_runs(out, files[i], label_of[i], err) : rc;
         nt_buf_done(&text);
     }
     if (rc == 0 && n > 1) {
@@ -129,11 +178,16 @@ static int run_import(const void *opts, unsigned nargs, char **args, struct nt_e
     static const char *const kinds[] = {"nccl-tests", "table", NULL};
     const struct import_args *o = opts;
     struct output out = {.files = json_array(), .tables = json_array()};
+    char path[PATH_MAX];
     int kind = nt_vocab_find(kinds, "kind of input", args[0], err);
     int rc = kind < 0 ? kind : 0;
     nt_buf_init(&out.text, (size_t)256 << 20);
     if (rc == 0 && nargs - 1 > MAX_FILES) {
         rc = nt_fail(err, NT_E_INVAL, 0, "more than %d files", MAX_FILES);
+    }
+    if (rc == 0 && !o->dry_run) {
+        rc = nt_store_default_path(o->db, true, path, sizeof(path), err);
+        rc = rc == 0 ? nt_store_open(path, NT_STORE_WRITE, &out.store, err) : rc;
     }
     if (rc == 0) {
         rc = kind == 0 ? import_runs(o, nargs - 1, args + 1, &out, err)
@@ -145,6 +199,7 @@ static int run_import(const void *opts, unsigned nargs, char **args, struct nt_e
         json_decref(all);
     }
     (void)fwrite(nt_buf_str(&out.text), 1, out.text.len, stdout);
+    nt_store_close(out.store);
     json_decref(out.files);
     json_decref(out.tables);
     nt_buf_done(&out.text);
@@ -173,5 +228,11 @@ const struct nt_command nt_cmd_import = {
         "column for each backend), times or bandwidths.\n\n"
         "For each size the winner, the second, the margin and a verdict are shown: winner, tie "
         "(under 2 percent), no winner (repeats are known and too noisy), or gain not credible (it "
-        "rests on an outlier).",
+        "rests on an outlier).\n\n"
+        "What was read is stored with its provenance; `query --view best` and `explain` find it "
+        "there. A file "
+        "of the same content is stored once. Rows with wrong data are stored as such and never "
+        "compete; "
+        "implausible and garbled ones are not stored. Of an environment only NCCL_* and RCCL_* are "
+        "kept.",
 };
