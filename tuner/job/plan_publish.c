@@ -48,8 +48,13 @@ static bool guard_holds(const struct nt_plan *p, const struct check_point *c, en
 
 static const char *check_name(enum check k)
 {
-    static const char *const names[CHECK_COUNT] = {
-        "inside", "edge", "odd size", "beside compute", "group of 8", "untuned collective"};
+    static const char *const names[CHECK_COUNT] = {[CHECK_CLASS] = "inside",
+                                                   [CHECK_VARIANT] = "other type or placement",
+                                                   [CHECK_EDGE] = "edge",
+                                                   [CHECK_OFF] = "odd size",
+                                                   [CHECK_BUSY] = "beside compute",
+                                                   [CHECK_GROUP] = "group of 8",
+                                                   [CHECK_OTHER] = "untuned collective"};
     return names[k];
 }
 
