@@ -3,7 +3,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tuner/base/buf.h"
 #include "tuner/base/cli.h"
@@ -210,6 +212,45 @@ static void test_bad_options(void **state)
     }
 }
 
+/* One page a command and one that lists them; a line of text that begins with a dot is no request
+ * of roff. */
+static void test_man_pages(void **state)
+{
+    static const struct nt_command dotted = {
+        .name = "dot", .summary = "s", .args = "", .details = ".first\n\n'second with \\ and -"};
+    static const struct nt_command *const commands[] = {&demo_cmd, &dotted, NULL};
+    static const struct {
+        const char *file, *says;
+    } rows[] = {{"p.1", "\n.BR p\\-demo (1)\ns\n"},
+                {"p-demo.1", "\n.B \\-n, \\-\\-ranks COUNT\n"},
+                {"p-demo.1", "One of: quick, standard\n"},
+                {"p-demo.1", "\n.B 70\n"},
+                {"p-dot.1", "\n\\&.first\n.PP\n\\&'second with \\e and \\-\n"}};
+    char dir[] = "/tmp/nt-man-XXXXXX", path[64], text[4096];
+    struct nt_err e = {0};
+    (void)state;
+
+    assert_non_null(mkdtemp(dir));
+    assert_int_equal(nt_cli_man_pages("p", "1", "does it", commands, dir, &e), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        FILE *f;
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, rows[i].file);
+        f = fopen(path, "r");
+        assert_non_null(f);
+        text[fread(text, 1, sizeof(text) - 1, f)] = '\0';
+        (void)fclose(f);
+        if (strstr(text, rows[i].says) == NULL) {
+            fail_msg("%s has no '%s':\n%s", rows[i].file, rows[i].says, text);
+        }
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", dir, rows[i].file);
+        (void)unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(nt_cli_man_pages("p", "1", "does it", commands, dir, &e), -NT_E_IO);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_suggestion),       cmocka_unit_test(test_buf_limit),
         cmocka_unit_test(test_sha256),           cmocka_unit_test(test_rng_repeats),
         cmocka_unit_test(test_options),          cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_man_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

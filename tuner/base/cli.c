@@ -210,68 +210,13 @@ void nt_cli_help(const char *program, const struct nt_command *cmd, FILE *out)
     }
 }
 
-static void roff(const char *text, FILE *out)
-{
-    bool start = true;
-    for (; *text != '\0'; text++) {
-        if (start && (*text == '.' || *text == '\'')) {
-            (void)fputs("\\&", out);
-        }
-        if (*text == '\\') {
-            (void)fputs("\\e", out);
-        } else if (*text == '-') {
-            (void)fputs("\\-", out);
-        } else if (*text == '\n' && text[1] == '\n') {
-            (void)fputs("\n.PP", out);
-        } else {
-            (void)fputc(*text, out);
-        }
-        start = *text == '\n';
-    }
-}
-
-void nt_cli_man(const char *program, const char *version, const struct nt_command *cmd, FILE *out)
-{
-    (void)fprintf(out, ".TH %s-%s 1 \"\" \"%s %s\"\n.SH NAME\n%s\\-%s \\- ", program, cmd->name,
-                  program, version, program, cmd->name);
-    roff(cmd->summary, out);
-    (void)fprintf(out, "\n.SH SYNOPSIS\n.B %s %s\n", program, cmd->name);
-    roff(cmd->args, out);
-    (void)fprintf(out, " [options]\n.SH DESCRIPTION\n");
-    roff(cmd->details != NULL ? cmd->details : cmd->summary, out);
-    (void)fprintf(out, "\n.SH OPTIONS\n");
-    for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
-        (void)fprintf(out, ".TP\n.B ");
-        if (o->letter != 0) {
-            (void)fprintf(out, "\\-%c, ", o->letter);
-        }
-        roff("--", out);
-        roff(o->name, out);
-        if (o->arg != NULL) {
-            (void)fprintf(out, " ");
-            roff(o->arg, out);
-        }
-        (void)fprintf(out, "\n");
-        roff(o->help, out);
-        for (const char *const *c = o->choices; c != NULL && *c != NULL; c++) {
-            (void)fprintf(out, "%s%s", c == o->choices ? " One of: " : ", ", *c);
-        }
-        (void)fprintf(out, "\n");
-    }
-    (void)fprintf(
-        out, ".SH EXIT STATUS\n0 done; 1 the answer is no; 2 bad usage or bad input; 3 something "
-             "is missing on this machine; 4 too noisy to tune; 5 interrupted, can be resumed; "
-             "70 a bug.\n");
-}
+static const char summary[] = "finds, proves and delivers the NCCL settings for this machine";
 
 static void overview(const char *program, const char *version,
                      const struct nt_command *const *commands, FILE *out)
 {
-    (void)fprintf(
-        out,
-        "%s %s: finds, proves and delivers the NCCL settings for this machine\n\nusage: %s COMMAND "
-        "[options]; %s COMMAND --help tells more\n\n",
-        program, version, program, program);
+    (void)fprintf(out, "%s %s: %s\n\nusage: %s COMMAND [options]; %s COMMAND --help tells more\n\n",
+                  program, version, summary, program, program);
     for (; *commands != NULL; commands++) {
         (void)fprintf(out, "  %-12s %s\n", (*commands)->name, (*commands)->summary);
     }
@@ -298,44 +243,94 @@ static int run_command(const char *program, const struct nt_command *cmd, int ar
     return rc;
 }
 
+static const struct nt_command *find_command(const struct nt_command *const *commands,
+                                             const char *name, struct nt_err *err)
+{
+    const char *names[MAX_NAMES] = {NULL};
+    size_t n = 0;
+
+    for (; *commands != NULL; commands++) {
+        if (strcmp((*commands)->name, name) == 0) {
+            return *commands;
+        }
+        if (n + 1 < MAX_NAMES) {
+            names[n++] = (*commands)->name;
+        }
+    }
+    (void)nt_fail_name(err, "command", name, names);
+    return NULL;
+}
+
+struct help_args {
+    const char *man;
+};
+
+static const struct nt_opt help_opts[] = {NT_OPT(NT_O_STR, help_args, man, "man", 0, "DIR",
+                                                 "write the man page of every command into DIR"),
+                                          {0}};
+/* Not a row of anybody's table: it needs the table. */
+static const struct nt_command help_cmd = {.name = "help",
+                                           .summary = "the commands, or the options of one",
+                                           .args = "[COMMAND]",
+                                           .max_args = 1,
+                                           .opts = help_opts,
+                                           .size = sizeof(struct help_args)};
+
+static int run_help(const char *program, const char *version,
+                    const struct nt_command *const *commands, int argc, char **argv,
+                    struct nt_err *err)
+{
+    const struct nt_command *cmd = &help_cmd;
+    struct help_args a;
+    unsigned nargs = 0;
+    bool help = false;
+    int rc = nt_cli_parse(cmd, argc, argv, &a, &nargs, &help, err);
+
+    if (rc == 0 && !help && a.man != NULL) {
+        return nt_cli_man_pages(program, version, summary, commands, a.man, err);
+    }
+    if (rc == 0 && !help && nargs == 0) {
+        overview(program, version, commands, stdout);
+        return 0;
+    }
+    if (rc == 0 && !help) {
+        cmd = find_command(commands, argv[0], err);
+        rc = cmd != NULL ? 0 : -NT_E_INVAL;
+    }
+    if (rc == 0) {
+        nt_cli_help(program, cmd, stdout);
+    }
+    return rc;
+}
+
 int nt_cli_main(const char *program, const char *version, const struct nt_command *const *commands,
                 int argc, char **argv)
 {
     struct nt_err err = {.code = NT_OK};
-    const char *names[MAX_NAMES] = {NULL};
-    size_t n = 0;
+    const struct nt_command *cmd;
     int rc;
 
     if (argc < 2) {
         overview(program, version, commands, stderr);
         return nt_exit_code(-NT_E_INVAL);
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0) {
-        overview(program, version, commands, stdout);
-        return 0;
-    }
     if (strcmp(argv[1], "--version") == 0) {
         (void)printf("%s %s\n", program, version);
-        return 0;
+        rc = 0;
+    } else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        overview(program, version, commands, stdout);
+        rc = 0;
+    } else if (strcmp(argv[1], "help") == 0) {
+        rc = run_help(program, version, commands, argc - 2, argv + 2, &err);
+    } else {
+        cmd = find_command(commands, argv[1], &err);
+        rc = cmd != NULL ? run_command(program, cmd, argc - 2, argv + 2, &err) : -NT_E_INVAL;
     }
-    for (; *commands != NULL; commands++) {
-        const struct nt_command *c = *commands;
-        if (strcmp(c->name, argv[1]) == 0) {
-            rc = run_command(program, c, argc - 2, argv + 2, &err);
-            if (fflush(stdout) != 0 && rc == 0) {
-                rc = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
-            }
-            if (rc != 0 && err.msg[0] != '\0') {
-                (void)fprintf(stderr, "%s: %s\n", program, err.msg);
-            }
-            return nt_exit_code(rc);
-        }
-        if (n + 1 < MAX_NAMES) {
-            names[n++] = c->name;
-        }
+    if (fflush(stdout) != 0 && rc == 0) {
+        rc = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
     }
-    rc = nt_fail_name(&err, "command", argv[1], names);
-    (void)fprintf(stderr, "%s: %s\n", program, err.msg);
+    if (rc != 0 && err.msg[0] != '\0') {
+        (void)fprintf(stderr, "%s: %s\n", program, err.msg);
+    }
     return nt_exit_code(rc);
 }

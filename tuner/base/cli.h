@@ -70,3 +70,7 @@ NT_MUST_CHECK int nt_cli_parse(const struct nt_command *cmd, int argc, char **ar
 void nt_cli_help(const char *program, const struct nt_command *cmd, FILE *out);
 /* A man page in roff: NAME, SYNOPSIS, DESCRIPTION, OPTIONS, EXIT STATUS. */
 void nt_cli_man(const char *program, const char *version, const struct nt_command *cmd, FILE *out);
+/* Writes DIR/program-NAME.1 for every command, and DIR/program.1, which lists them. */
+NT_MUST_CHECK int nt_cli_man_pages(const char *program, const char *version, const char *summary,
+                                   const struct nt_command *const *commands, const char *dir,
+                                   struct nt_err *err);

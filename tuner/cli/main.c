@@ -1,6 +1,7 @@
 #include "tuner/cli/commands.h"
 
-/* In the order of `nccltune --help`; one line a command. */
+/* In the order of `nccltune --help`; one line a command, so that branches merge. */
+/* clang-format off */
 static const struct nt_command *const commands[] = {
     &nt_cmd_tune,
     &nt_cmd_record,
@@ -17,6 +18,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_merge,
     NULL,
 };
+/* clang-format on */
 
 int main(int argc, char **argv)
 {
