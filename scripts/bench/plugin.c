@@ -209,7 +209,8 @@ int main(int argc, char **argv)
     before = allocations - before; /* of the calls alone */
     bad |= before != 0;
     report(0, "empty call (taken off)", 0, 0, &bad);
-    report(1, "plugin", argc > 2 ? atof(argv[2]) : 0, argc > 3 ? atof(argv[3]) : 0, &bad);
+    report(1, "plugin", argc > 2 ? strtod(argv[2], NULL) : 0, argc > 3 ? strtod(argv[3], NULL) : 0,
+           &bad);
     report(2, "linear scan", 0, 0, &bad);
     (void)printf("allocations in %u calls: %lu\n", BATCHES * BATCH, before);
     (void)v5->finalize(context);

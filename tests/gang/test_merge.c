@@ -149,7 +149,7 @@ static void test_shm_names(void **state)
         {"7f0-7f1 rw-s 00000000 00:19 5      /dev/shm/nccl-AbC123 (deleted)\n", NULL},
         {"7f0-7f1 rw-s 00000000 00:19 5      /dev/shm/nccl-a/../../etc/x\n", NULL},
         {"7f0-7f1 rw-s 00000000 00:19 5      /dev/shm/other\n", NULL},
-        {"7f0-7f1 rw-s 00000000 00:19 5      /home/dev/shm/nccl-x\n", NULL},
+        {"7f0-7f1 rw-s 00000000 00:19 5      /srv/dev/shm/nccl-x\n", NULL},
         {"7f0-7f1 rw-s 00000000 00:19 5      /dev/shm/nccl-"
          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
          NULL},

@@ -158,7 +158,12 @@ int world_run(struct world *w, struct nt_plan *p, struct nt_err *err)
             return rc;
         }
         world_do(w, &s, &o);
-        if (getenv("WORLD_TRACE")) { char t[80], u[40]; printf("%llu %d stage %d %s %s v%d f%x n%u gang %llu\n", (unsigned long long)s.seq, s.kind, s.stage, nt_case_text(&s.cs, t, 80), nt_call_text(&s.m.call, u, 40), s.m.verify, s.m.flags, s.m.samples, (unsigned long long)s.gang); }
+        if (getenv("WORLD_TRACE")) {
+            char t[80], u[40];
+            printf("%llu %d stage %d %s %s v%d f%x n%u gang %llu\n", (unsigned long long)s.seq,
+                   s.kind, s.stage, nt_case_text(&s.cs, t, 80), nt_call_text(&s.m.call, u, 40),
+                   s.m.verify, s.m.flags, s.m.samples, (unsigned long long)s.gang);
+        }
         rc = nt_plan_tell(p, &o, err);
         if (rc != 0) {
             return rc;
