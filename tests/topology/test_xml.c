@@ -166,30 +166,33 @@ static void test_hosts_without_hash(void **state)
                                                                                          "cpu><cpu "
                                                                                          "numaid="
                                                                                          "\"1\""
-                                                                                         ">" GPU("8"
-                                                                                                 "1"
-                                                                                                 ":"
-                                                                                                 "0"
-                                                                                                 "0"
-                                                                                                 "."
-                                                                                                 "0",
-                                                                                                 "1") "</cpu></system>",
+                                                                                         ">" GPU(
+                                                                                             "8"
+                                                                                             "1"
+                                                                                             ":"
+                                                                                             "0"
+                                                                                             "0"
+                                                                                             "."
+                                                                                             "0",
+                                                                                             "1") "</cpu></system>",
         "<system version=\"1\"><cpu numaid=\"0\">" GPU(
             "01:00.0",
             "0") "</cpu><cpu numaid=\"1\">" GPU("81:00.0",
                                                 "1") "</cpu></system>\n<system version=\"1\"><cpu "
-                                                     "numaid=\"0\">" GPU("01:00.0", "0") "</"
-                                                                                         "cpu><cpu "
-                                                                                         "numaid="
-                                                                                         "\"1\""
-                                                                                         ">" GPU("8"
-                                                                                                 "1"
-                                                                                                 ":"
-                                                                                                 "0"
-                                                                                                 "0"
-                                                                                                 "."
-                                                                                                 "0",
-                                                                                                 "1") "</cpu></system>"};
+                                                     "numaid=\"0\">" GPU(
+                                                         "01:00.0",
+                                                         "0") "</"
+                                                              "cpu><cpu "
+                                                              "numaid="
+                                                              "\"1\""
+                                                              ">" GPU("8"
+                                                                      "1"
+                                                                      ":"
+                                                                      "0"
+                                                                      "0"
+                                                                      "."
+                                                                      "0",
+                                                                      "1") "</cpu></system>"};
     (void)state;
     for (int i = 0; i < 2; i++) {
         struct nt_topology *t = read_or_fail("two hosts", texts[i], strlen(texts[i]));
