@@ -166,6 +166,7 @@ static const struct {
      "SYS SYS X\n",
      NULL, NT_F_NVLINK_MISSING, true},
     {"damaged, then whole", "    GPU0 GPU1\nGPU0 X PIX\n\n" TWO, NULL, NT_FINDING_COUNT, false},
+    {"P2P cut off", TWO "\n    GPU0 GPU1\nGPU0 X OK\n", NULL, NT_FINDING_COUNT, false},
     {"rows missing", "GPU0 GPU1 GPU2\nGPU0 X PIX SYS\nGPU1 PIX X SYS\n", "no row of GPU2", 0,
      false},
     {"cells missing", "GPU0 GPU1\nGPU0 X PIX\nGPU1 PIX\n", "row of GPU1 has 1 of 2 cells", 0,

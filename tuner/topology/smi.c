@@ -32,22 +32,21 @@ static int name_columns(struct nt_smi *r, struct nt_smi_matrix *m)
     return rc;
 }
 
-static int check_matrix(struct nt_smi *r, struct nt_smi_matrix *m)
+static int check_matrix(const struct nt_smi_matrix *m, struct nt_err *err)
 {
     for (int i = 0; i < m->ngpus; i++) {
         const struct nt_smi_row *row = find_row(m, m->cols[i]);
         if (row == NULL) {
-            return nt_fail(r->err, NT_E_INVAL, 0,
-                           "line %u: cut off: %d GPU columns, but no row of %s", m->line, m->ngpus,
-                           m->cols[i]);
+            return nt_fail(err, NT_E_INVAL, 0, "line %u: cut off: %d GPU columns, but no row of %s",
+                           m->line, m->ngpus, m->cols[i]);
         }
         if (row->n != m->ncols) {
-            return nt_fail(r->err, NT_E_INVAL, 0, "line %u: cut off: row of %s has %d of %d cells",
+            return nt_fail(err, NT_E_INVAL, 0, "line %u: cut off: row of %s has %d of %d cells",
                            m->line, row->name, row->n, m->ncols);
         }
         for (int j = 0; j < m->ncols; j++) {
             if ((row->cells[j].kind == NT_CELL_SELF) != (j == i)) {
-                return nt_fail(r->err, NT_E_INVAL, 0, "line %u: row of %s: X is not in its column",
+                return nt_fail(err, NT_E_INVAL, 0, "line %u: row of %s: X is not in its column",
                                m->line, row->name);
             }
         }
@@ -58,8 +57,8 @@ static int check_matrix(struct nt_smi *r, struct nt_smi_matrix *m)
             column = strcmp(m->rows[i].name, m->cols[j]) == 0;
         }
         if (!column && strncmp(m->rows[i].name, "GPU", 3) == 0) {
-            return nt_fail(r->err, NT_E_INVAL, 0, "line %u: a row of %s, but no column of it",
-                           m->line, m->rows[i].name);
+            return nt_fail(err, NT_E_INVAL, 0, "line %u: a row of %s, but no column of it", m->line,
+                           m->rows[i].name);
         }
     }
     return 0;
@@ -169,7 +168,8 @@ static void fill_p2p(struct nt_smi *r, struct nt_model *m, const struct nt_smi_m
     struct nt_topology *t = m->t;
     for (int k = 0; k < r->n; k++) {
         const struct nt_smi_matrix *p = &r->matrices[k];
-        if (!is_p2p(p) || p->ngpus != x->ngpus || (p->p2p_of != 'r' && p->p2p_of != 'w')) {
+        if (!p->whole || !is_p2p(p) || p->ngpus != x->ngpus ||
+            (p->p2p_of != 'r' && p->p2p_of != 'w')) {
             continue; /* n, a, p: NVLink, atomics, proprietary */
         }
         for (int i = 0; i < p->ngpus; i++) {
@@ -272,28 +272,31 @@ static int refuse(const struct nt_smi *r, bool p2p, const char *text)
 static int choose(struct nt_smi *r, const char *text, struct nt_topology **ret)
 {
     const struct nt_smi_matrix *first = NULL;
-    struct nt_err damage = {0}, *err = r->err;
+    struct nt_err damage = {0}; /* the first */
     bool p2p = false;
     int others = 0, bad = 0;
 
-    r->err = &damage;
     for (int i = 0; i < r->n; i++) {
         struct nt_smi_matrix *m = &r->matrices[i];
         int rc = m->ncols == 0 ? name_columns(r, m) : 0;
+
+        if (rc != 0) {
+            return rc;
+        }
         if (m->nrows == 0 && m->ncols < 2) {
             continue; /* a line that only looked like a header */
         }
-        rc = rc == 0 && (bad == 0 || first == NULL) ? check_matrix(r, m) : rc;
+        rc = check_matrix(m, bad == 0 ? &damage : NULL);
         bad = bad == 0 ? rc : bad;
+        m->whole = rc == 0;
         p2p = p2p || is_p2p(m);
         if (rc == 0 && !is_p2p(m) && m->ngpus > 0) {
             others += first != NULL;
             first = first != NULL ? first : m;
         }
     }
-    r->err = err;
     if (first == NULL && bad != 0 && r->trouble[0] == '\0') {
-        *err = damage;
+        *r->err = damage;
         return bad;
     }
     return first == NULL ? refuse(r, p2p, text) : build(r, first, others, ret);
