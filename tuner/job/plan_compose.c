@@ -256,16 +256,19 @@ static uint32_t first_point_of(const struct nt_plan *p, uint8_t coll)
 static void push_gate(struct nt_plan *p, uint32_t row, uint32_t point, enum nt_mode mode, int dtype,
                       int place)
 {
+    const struct cell *c = &p->settings[p->table_setting].cells[point];
     struct nt_case cs = plan_case(p, point, mode);
+    uint32_t arm = search_resolve(c, &p->rows[row].call);
     struct todo *t;
 
     cs.dtype = (uint8_t)dtype;
     cs.place = (uint8_t)place;
-    t = plan_measure(p, 0, FOR_GATE, &cs, p->rows[row].call, plan_default_ns(p, point, mode), 0);
+    t = plan_measure(p, 0, FOR_GATE, &cs, arm != NONE ? c->arms[arm].call : p->rows[row].call,
+                     plan_default_ns(p, point, mode), 0);
     t->setting = p->table_setting;
     t->point = point;
     t->mode = mode;
-    t->arm = search_resolve(&p->settings[p->table_setting].cells[point], &p->rows[row].call);
+    t->arm = arm;
     t->step.m.warmup = 0;
     t->step.m.verify = NT_VERIFY_BEFORE;
 }

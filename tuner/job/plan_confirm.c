@@ -63,6 +63,12 @@ static struct check_point *add_check(struct nt_plan *p, enum check kind, const s
     *c = (struct check_point){
         .kind = kind, .cs = *cs, .row = row, .point = point, .call = NT_CALL_DEFAULT};
     c->call = row != NONE ? p->rows[row].call : NT_CALL_DEFAULT;
+    c->asked = c->call;
+    if (row != NONE && point != NONE) {
+        const struct cell *at = &p->settings[p->table_setting].cells[point];
+        uint32_t arm_there = search_resolve(at, &c->call);
+        c->asked = arm_there != NONE ? at->arms[arm_there].call : c->call;
+    }
     c->est_ns = point != NONE ? plan_default_ns(p, point, (enum nt_mode)cs->mode) : 1e6;
     /* A recording holds other types and placements for some cells only: they are points of their
      * own there. */
@@ -276,7 +282,7 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
     if (c->rotates) {
         rotate(p, index, &cs);
     }
-    t = plan_measure(p, live, FOR_CHECK, &cs, arm == NT_ARM_TABLE ? c->call : NT_CALL_DEFAULT,
+    t = plan_measure(p, live, FOR_CHECK, &cs, arm == NT_ARM_TABLE ? c->asked : NT_CALL_DEFAULT,
                      c->est_ns, plan_samples((enum nt_mode)cs.mode, cs.bytes, c->est_ns));
     t->index = index;
     t->arm = arm;

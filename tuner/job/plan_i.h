@@ -81,6 +81,7 @@ struct check_point {
     double x[NT_ARM_COUNT][MAX_PAIRS]; /* mean log ns per pair; NAN: none */
     double est_ns;
     struct nt_call call; /* of the table there */
+    struct nt_call asked; /* how the search asked for it: what a replay knows */
     bool not_recorded, broken[NT_ARM_COUNT];
 };
 struct row { /* before and after the confirm */

@@ -36,7 +36,7 @@ static void fill_machine(struct nt_profile *p, const struct nt_facts *f)
     json_t *v;
     size_t i;
 
-    p->identity.id = nt_profile_text(p, f->identity[0] != '\0' ? f->identity : "unknown");
+    p->identity.id = nt_profile_text(p, strcmp(f->identity, "unknown") != 0 ? f->identity : "");
     p->identity.mask = nt_profile_text(p, f->mask);
     json_object_foreach(f->groups, name, v)
     {
