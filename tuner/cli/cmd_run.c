@@ -1,0 +1,405 @@
+/* run: a command with a profile applied, and a manifest of what that run was. */
+#include "tuner/cli/commands.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include "profiles/format/receipt.h"
+#include "tuner/deliver/apply.h"
+#include "tuner/deliver/fit.h"
+#include "tuner/deliver/manifest.h"
+#include "tuner/deliver/places.h"
+#include "tuner/deliver/safe.h"
+
+struct run_args {
+    const char *profile, *allow_rig, *plugins, *topology, *root, *nvml;
+    bool variables_only, observe, dry_run, verbose;
+    uint32_t local_ranks;
+    struct nt_strs despite;
+};
+
+#define A struct run_args
+static const struct nt_opt run_opts[] = {
+    NT_OPT(NT_O_STR, run_args, profile, "profile", 'p', "PROFILE",
+           "the profile to apply; without one only the manifest is kept"),
+    NT_OPT(NT_O_FLAG, run_args, variables_only, "static", 0, NULL,
+           "the variables-only product, without the tuner plugin"),
+    NT_OPT(NT_O_FLAG, run_args, observe, "observe", 0, NULL,
+           "count what NCCL executes, with the profiler plugin"),
+    {.name = "allow-rig",
+     .type = NT_O_STR,
+     .offset = offsetof(A, allow_rig),
+     .arg = "KIND",
+     .help = "apply a profile that was measured on this rig instead of a real node",
+     .choices = nt_rig_names},
+    {.name = "despite",
+     .type = NT_O_STRS,
+     .offset = offsetof(A, despite),
+     .arg = "WHAT",
+     .help = "apply although this does not fit; may be repeated",
+     .choices = nt_fit_names},
+    NT_OPT(NT_O_U32, run_args, local_ranks, "local-ranks", 0, "COUNT",
+           "ranks of the job on this host (default: those of the profile)"),
+    NT_OPT(NT_O_STR, run_args, plugins, "plugins", 0, "DIR",
+           "folder of the NCCL plugins (default: lib/nccltune beside this program)"),
+    NT_OPT(NT_O_STR, run_args, topology, "topo", 0, "FILE",
+           "the machine, as an NCCL topology file (default: looked at)"),
+    NT_OPT(NT_O_STR, run_args, root, "root", 0, "DIR",
+           "folder that holds the sys and proc of the machine (default: /)"),
+    NT_OPT(NT_O_STR, run_args, nvml, "nvml", 0, "LIBRARY",
+           "NVML library (default: libnvidia-ml.so.1)"),
+    NT_OPT(NT_O_FLAG, run_args, dry_run, "dry-run", 'n', NULL,
+           "print what would be set, and why it fits or not; start nothing"),
+    NT_OPT(NT_O_FLAG, run_args, verbose, "verbose", 'v', NULL, "say everything on stderr"),
+    {0}};
+
+struct run {
+    const struct run_args *a;
+    const char *const *argv;
+    struct nt_profile *profile;
+    struct nt_machine machine;
+    struct nt_fit fit;
+    struct nt_apply apply;
+    struct nt_buf notes;
+    char id[64], hash[65], table[PATH_MAX], tuner[PATH_MAX], env_plugin[PATH_MAX],
+        profiler[PATH_MAX];
+    bool disabled;
+};
+
+static const char *const *env_now(void)
+{
+    return (const char *const *)environ;
+}
+
+static bool is_off(const char *value)
+{
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* Receipts need a folder in memory that only this user can write to; root can make its own. */
+static void want_receipts(struct run *r)
+{
+    char path[PATH_MAX];
+    struct nt_why why = {""};
+    int fd;
+
+    if (geteuid() == 0 && getenv("NCCLTUNE_RECEIPTS") == NULL) {
+        (void)mkdir("/run/nccltune", 0755);
+        (void)mkdir("/run/nccltune/0", 0700);
+    }
+    fd = nt_receipt_folder(path, sizeof(path), &why);
+    if (fd < 0) {
+        nt_buf_printf(&r->notes, "no receipts, so doctor will have no proof: %s\n", why.text);
+        return;
+    }
+    (void)close(fd);
+}
+
+static int check_fit(struct run *r, struct nt_err *err)
+{
+    const struct run_args *a = r->a;
+    struct nt_fit_opts o = {.allow_rig = -1, .despite = &a->despite, .env = env_now()};
+    const struct nt_fit_item *first = NULL;
+
+    if (a->allow_rig != NULL) {
+        o.allow_rig = nt_vocab_find(nt_rig_names, "rig", a->allow_rig, err);
+    }
+    nt_fit(r->profile, &r->machine, &o, &r->fit);
+    for (size_t i = 0; i < r->fit.n; i++) {
+        const struct nt_fit_item *f = &r->fit.v[i];
+        first = first == NULL && f->stops ? f : first;
+        if (a->verbose || a->dry_run || f->stops || f->kind != NT_FIT_NOTE) {
+            (void)fprintf(stderr, "nccltune: %s%s\n", f->stops ? "does not fit: " : "", f->text);
+        }
+    }
+    if (r->fit.fits) {
+        return 0;
+    }
+    return nt_fail(err, first->kind == NT_FIT_UNKNOWN ? NT_E_MISSING : NT_E_NO, 0,
+                   "the profile is not applied%s%s%s", first->name != NULL ? "; --despite " : "",
+                   first->name != NULL ? first->name : "",
+                   first->name != NULL ? " applies it all the same" : "");
+}
+
+/* Release to write for: the profile's where it is among the candidates, else the first one's. */
+static unsigned release(const struct run *r)
+{
+    unsigned version = 0;
+    for (size_t i = 0; i < r->machine.nccl.n; i++) {
+        if (strcmp(r->machine.nccl.v[i].version, r->profile->stack.nccl) == 0) {
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < r->machine.nccl.n && version == 0; i++) {
+        (void)(nt_nccl_version_parse(r->machine.nccl.v[i].version, &version, NULL) == 0);
+    }
+    return version;
+}
+
+/* 0444: the file's name is the hash of its content, so there is nothing to change in it. */
+static int write_table(struct run *r, enum nt_product product, struct nt_err *err)
+{
+    char folder[PATH_MAX - 80];
+    struct nt_buf bytes;
+    int rc = nt_state_folder("tables", folder, sizeof(folder), err);
+
+    nt_buf_init(&bytes, NT_PROFILE_MAX_BYTES);
+    rc = rc == 0 ? nt_profile_delivery(r->profile, product, &bytes, r->hash, err) : rc;
+    (void)snprintf(r->table, sizeof(r->table), "%s/%s.nctable", folder, r->hash);
+    if (rc == 0 && !r->a->dry_run) {
+        rc = nt_write_file(r->table, bytes.data, bytes.len, 0444, err);
+    }
+    nt_buf_done(&bytes);
+    return rc;
+}
+
+static int prepare(struct run *r, struct nt_err *err)
+{
+    const struct run_args *a = r->a;
+    enum nt_product product = a->variables_only ? NT_STATIC : NT_TABLE;
+    const struct nt_profile *p = r->profile;
+    struct nt_apply_opts o;
+    int rc;
+
+    if (!p->product[product].present) {
+        return nt_fail(err, NT_E_INVAL, 0, "the profile has no %s product%s",
+                       nt_product_names[product],
+                       product == NT_TABLE ? "; --static applies its variables" : "");
+    }
+    rc = check_fit(r, err);
+    rc = rc == 0 ? write_table(r, product, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    o = (struct nt_apply_opts){
+        .product = product,
+        .nccl = release(r),
+        .hash = r->hash,
+        .table = r->table,
+        .job = r->id,
+        .local_ranks = a->local_ranks > 0 ? a->local_ranks
+                       : p->nodes > 0     ? p->ranks / p->nodes
+                                          : 0,
+    };
+    if (nt_place_plugin(a->plugins, "tuner", r->tuner, sizeof(r->tuner))) {
+        o.tuner = r->tuner;
+    }
+    if (nt_place_plugin(a->plugins, "env", r->env_plugin, sizeof(r->env_plugin))) {
+        o.env_plugin = r->env_plugin;
+    }
+    if (a->observe) {
+        if (!nt_place_plugin(a->plugins, "profiler", r->profiler, sizeof(r->profiler))) {
+            return nt_fail(err, NT_E_MISSING, 0, "--observe: the profiler plugin is not installed");
+        }
+        o.profiler = r->profiler;
+    }
+    rc = nt_apply(p, &o, env_now(), &r->apply, &r->notes, err);
+    if (rc == 0 && r->apply.n > 0) {
+        want_receipts(r);
+    }
+    return rc;
+}
+
+/* ---- saying and remembering ---- */
+
+static void say(const struct run *r)
+{
+    struct nt_buf line;
+    const char *note = nt_buf_str(&r->notes);
+
+    for (; *note != '\0'; note += *note == '\n') {
+        size_t len = strcspn(note, "\n");
+        (void)fprintf(stderr, "nccltune: %.*s\n", (int)len, note);
+        note += len;
+    }
+    nt_buf_init(&line, 1 << 16);
+    nt_buf_printf(&line, "run %s:", r->id);
+    if (r->disabled) {
+        nt_buf_puts(&line, " NCCLTUNE_DISABLE is set: nothing is applied");
+    } else if (r->profile == NULL) {
+        nt_buf_puts(&line, " no profile");
+    } else if (r->apply.n == 0) {
+        nt_buf_puts(&line, " the profile sets nothing: NCCL's defaults are the best found");
+    } else {
+        nt_buf_printf(&line, " profile %.12s", r->hash);
+    }
+    for (int how = 0; how < NT_APPLY_COUNT; how++) {
+        bool any = false;
+        for (size_t i = 0; i < r->apply.n; i++) {
+            const struct nt_apply_var *v = &r->apply.v[i];
+            if ((int)v->how == how && strncmp(v->name, "NCCLTUNE_", 9) != 0) {
+                nt_buf_printf(&line, "%s %s%s", any ? "" : ";", any ? "" : nt_apply_names[how],
+                              any ? "" : " ");
+                nt_buf_puts(&line, v->name);
+                any = true;
+            }
+        }
+    }
+    (void)fprintf(stderr, "nccltune: %s\n", nt_buf_str(&line));
+    nt_buf_done(&line);
+}
+
+static json_t *applied(const struct run *r)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < r->apply.n; i++) {
+        const struct nt_apply_var *v = &r->apply.v[i];
+        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s?}", "name", v->name,
+                                                    "value", v->value, "how",
+                                                    nt_apply_names[v->how], "before", v->before));
+    }
+    return list;
+}
+
+static json_t *manifest(const struct run *r)
+{
+    char created[32], cwd[PATH_MAX];
+    time_t now = time(NULL);
+    struct tm tm;
+    json_t *profile = json_null(), *fit = json_array();
+
+    (void)strftime(created, sizeof(created), "%FT%TZ", gmtime_r(&now, &tm));
+    if (getcwd(cwd, sizeof(cwd)) == NULL) {
+        cwd[0] = '\0';
+    }
+    if (r->profile != NULL && !r->disabled) {
+        profile = json_pack(
+            "{s:s, s:s, s:s, s:s}", "hash", r->hash, "file", r->a->profile, "product",
+            nt_product_names[r->a->variables_only ? NT_STATIC : NT_TABLE], "table", r->table);
+    }
+    for (size_t i = 0; i < r->fit.n; i++) {
+        (void)json_array_append_new(fit, json_string(r->fit.v[i].text));
+    }
+    return json_pack("{s:s, s:i, s:s, s:s, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:{}}", "format",
+                     NT_RUN_FORMAT, "version", 1, "id", r->id, "created", created, "command",
+                     nt_manifest_command(r->argv), "cwd", cwd, "profile", profile, "fit", fit,
+                     "applied", applied(r), "variables", nt_manifest_variables(env_now()),
+                     "machine", nt_machine_json(&r->machine), "notes");
+}
+
+static void print_plan(const struct run *r)
+{
+    for (size_t i = 0; i < r->apply.n; i++) {
+        const struct nt_apply_var *v = &r->apply.v[i];
+        (void)printf("%-5s %s=%s\n", nt_apply_names[v->how], v->name,
+                     v->how == NT_APPLY_KEPT ? v->before : v->value);
+    }
+}
+
+static int set_variables(const struct run *r, struct nt_err *err)
+{
+    for (size_t i = 0; i < r->apply.n; i++) {
+        const struct nt_apply_var *v = &r->apply.v[i];
+        if (v->how == NT_APPLY_SET && setenv(v->name, v->value, 1) != 0) {
+            return nt_fail(err, NT_E_NOMEM, 0, "environment");
+        }
+    }
+    return 0;
+}
+
+/* Returns only on failure, with the exit code of a shell. */
+static int start(const struct run *r)
+{
+    int e;
+    (void)fflush(NULL);
+    (void)execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
+    e = errno;
+    (void)fprintf(stderr, "nccltune: %s: %s\n", r->argv[0], strerror(e));
+    nt_manifest_drop(r->id);
+    return e == ENOENT ? 127 : 126;
+}
+
+static void new_id(char *out, size_t size)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+    char when[32];
+    (void)strftime(when, sizeof(when), "%Y%m%dT%H%M%S", gmtime_r(&now, &tm));
+    (void)snprintf(out, size, "%s-%ld", when, (long)getpid());
+}
+
+static int run_it(struct run *r, struct nt_err *err)
+{
+    json_t *m;
+    int rc = 0;
+
+    r->disabled = is_off(getenv("NCCLTUNE_DISABLE"));
+    if (r->a->profile != NULL) {
+        rc = nt_profile_load(r->a->profile, &r->profile, err);
+    }
+    if (rc == 0) {
+        nt_machine_read(&(struct nt_machine_opts){.topology = r->a->topology,
+                                                  .root = r->a->root,
+                                                  .nvml = r->a->nvml},
+                        &(struct nt_command_line){r->argv, env_now()}, &r->machine);
+    }
+    if (rc == 0 && r->profile != NULL && !r->disabled) {
+        rc = prepare(r, err);
+    }
+    if (rc != 0) {
+        return rc;
+    }
+    say(r);
+    if (r->a->dry_run) {
+        print_plan(r);
+        return 0;
+    }
+    rc = set_variables(r, err);
+    if (rc == 0) {
+        m = manifest(r);
+        rc = m != NULL ? nt_manifest_save(m, err) : nt_fail(err, NT_E_NOMEM, 0, "manifest");
+        json_decref(m);
+    }
+    if (rc == 0) {
+        _exit(start(r)); /* not to be mistaken for an exit code of ours */
+    }
+    return rc;
+}
+
+static int run_run(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    struct run *r = calloc(1, sizeof(*r));
+    const char **argv = calloc(nargs + 1U, sizeof(*argv));
+    int rc;
+
+    if (r == NULL || argv == NULL) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "run");
+        goto out;
+    }
+    memcpy(argv, args, nargs * sizeof(*argv));
+    r->a = opts;
+    r->argv = argv;
+    nt_buf_init(&r->notes, 1 << 16);
+    new_id(r->id, sizeof(r->id));
+    rc = run_it(r, err);
+    nt_buf_done(&r->notes);
+    nt_machine_done(&r->machine);
+    nt_profile_free(r->profile);
+out:
+    free(argv);
+    free(r);
+    return rc;
+}
+
+const struct nt_command nt_cmd_run = {
+    .name = "run",
+    .summary = "a command with a profile applied, and a manifest of the run",
+    .args = "-- COMMAND [ARG...]",
+    .min_args = 1,
+    .max_args = UINT_MAX,
+    .opts = run_opts,
+    .size = sizeof(struct run_args),
+    .run = run_run,
+    .details =
+        "Checks that the profile fits this machine, sets its variables for the command and all "
+        "its children, writes a manifest, and becomes the command. A value that is set already "
+        "stays, and is said.\n\nThe manifest lies in "
+        "${XDG_STATE_HOME:-~/.local/state}/nccltune/runs; 'nccltune note' adds what you measured, "
+        "'nccltune diff' compares two. NCCLTUNE_DISABLE=1 applies nothing.\n\nExit code: the "
+        "command's; 127 when there is no such command, 126 when it cannot be started; before "
+        "that, those of nccltune."};
