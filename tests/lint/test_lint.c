@@ -122,6 +122,20 @@ static const struct lint_case cases[] = {
      "NCCL_CROSS_NIC=1 NCCL_NET=AWS", 0},
     {"Dockerfile", "FROM x\nENV D=/a\nENV NCCL_TOPO_FILE=$D/t.xml NCCL_SOCKET_IFNAME=\"eth0\"\n",
      NT_LINT_DOCKERFILE, "!not-resolved", "NCCL_TOPO_FILE=/a/t.xml NCCL_SOCKET_IFNAME=eth0", 0},
+    {"a.sh",
+     "#!/bin/sh\nif true; then\n  export NCCL_CROSS_NIC=1\nelse\n  export NCCL_CROSS_NIC=2\nfi\n"
+     "case $x in a) export NCCL_IB_SL=1;; b) export NCCL_IB_SL=2;;\nesac\nexport "
+     "NCCL_IB_TC=1\nexport NCCL_IB_TC=2\n",
+     NT_LINT_SHELL, "!duplicate@3 !duplicate@7 duplicate@9", "NCCL_IB_TC=2", 0},
+    {"a.sh", "#!/bin/sh\nkubectl set env deploy/x NCCL_BUFFSIZE=4M\ngrep NCCL_NTHREADS=1 x\n",
+     NT_LINT_SHELL, "value-misread@2 !value-outside", "", 0},
+    {"a.py", "import os\nos.environ['NCCL_ALGO'] = 'Ring'\n", NT_LINT_UNKNOWN,
+     "other-kind !blanks-kept", "", 0},
+    {"a.conf", "NCCL_IB_GID_INDEX=03\n", NT_LINT_CONF, "!value-misread", "", 0},
+    {"t.csv",
+     "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
+     "allreduce,0,1,ring,ll,1,1,8\n",
+     NT_LINT_TUNER_CSV, "rule-unknown-text@1 !value-misread !rule-shadowed", "", 0},
     /* manifests */
     {"pod.yaml",
      "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n    image: x\n    env:\n"
@@ -283,6 +297,18 @@ static void test_environ(void **state)
     nt_lint_free(f);
 }
 
+/* A NUL once stopped the shell's reader for good. */
+static void test_nul_in_shell(void **state)
+{
+    static const char text[] = "export NCCL_CROSS_NIC=1\0 \0\nexport NCCL_BUFFSIZE=4M\n";
+    struct nt_lint_opts o = {.version = NT_V(2, 28, 9), .form = NT_LINT_SHELL};
+    struct nt_lint_file *f = NULL;
+    (void)state;
+    assert_int_equal(nt_lint_read("a", text, sizeof(text) - 1, &o, &f, NULL), 0);
+    assert_true(found(f, "value-misread@2", 15));
+    nt_lint_free(f);
+}
+
 static void test_wrong_kind(void **state)
 {
     struct nt_lint_file *f = read_as("t.csv", "communicator_configs { }\n", NT_LINT_TUNER_CSV);
@@ -348,8 +374,9 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),  cmocka_unit_test(test_environ),
-        cmocka_unit_test(test_across), cmocka_unit_test(test_wrong_kind),
-        cmocka_unit_test(test_output), cmocka_unit_test(test_bounds)};
+        cmocka_unit_test(test_cases),       cmocka_unit_test(test_environ),
+        cmocka_unit_test(test_across),      cmocka_unit_test(test_wrong_kind),
+        cmocka_unit_test(test_output),      cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_nul_in_shell)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

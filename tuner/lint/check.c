@@ -11,7 +11,7 @@
 #include "tuner/lint/internal.h"
 
 enum { LEVEL_PXB = 5 };
-enum { NEAREST_MAX = 300, ASSIGN_MAX = 512, CONFLICTS_MAX = 64, GROUPS_MAX = 64 };
+enum { NEAREST_MAX = 100, ASSIGN_MAX = 512, CONFLICTS_MAX = 64, GROUPS_MAX = 64 };
 
 /* For a price in memory, a machine has to be assumed; the finding says which. */
 #define PRICE_CHANNELS 16
@@ -251,6 +251,14 @@ static void hints(struct nt_lint_file *f, const struct nt_lint_var *v, const str
     }
 }
 
+/* "03": octal, and the same number. */
+static bool harmless_octal(const char *text, int64_t taken)
+{
+    char *end = NULL;
+    long long v = strtoll(text, &end, 10);
+    return end != text && v == taken && text[0] == '0' && end[strspn(end, " \t\r\n")] == '\0';
+}
+
 static void value(struct nt_lint_file *f, const struct nt_lint_var *v, const struct nt_tunable *t)
 {
     static const int rules[] = {[NT_TAKE_AS_MEANT] = -1,
@@ -263,6 +271,9 @@ static void value(struct nt_lint_file *f, const struct nt_lint_var *v, const str
     struct nt_taken taken;
     char list[120];
     nt_tunable_take(t, v->value, f->version, &taken);
+    if (taken.how == NT_TAKE_OTHER && harmless_octal(v->value, taken.number)) {
+        taken.how = NT_TAKE_AS_MEANT;
+    }
     if (rules[taken.how] >= 0) {
         nt_lint_find(f, (enum nt_lint_rule)rules[taken.how], v->line, v->name, "%.100s: %s",
                      v->value, taken.why);

@@ -239,7 +239,8 @@ static enum nt_lint_form by_content(const char *base, const char *text, size_t l
     if (tuner_rule(text, len)) {
         return NT_LINT_TUNER_CSV;
     }
-    if (contains(text, len, "NCCL INFO") || contains(text, len, "NCCL WARN")) {
+    if (contains(text, len, "NCCL INFO") || contains(text, len, "NCCL WARN") ||
+        contains(text, len, " set by environment to ") || contains(text, len, "ncclTunerPlugin")) {
         return NT_LINT_LOG;
     }
     if (memchr(text, '\0', len) != NULL && contains(text, len, "=")) {
@@ -290,6 +291,9 @@ static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
     enum nt_lint_form form;
     base = base != NULL ? base + 1 : name;
     form = by_content(base, text, len);
+    if (ends_with(base, ".py")) {
+        return NT_LINT_UNKNOWN; /* a program, whose order of execution nobody can read off */
+    }
     if (ends_with(base, "Dockerfile") || strncmp(base, "Dockerfile", 10) == 0) {
         return NT_LINT_DOCKERFILE;
     }

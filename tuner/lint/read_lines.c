@@ -232,12 +232,12 @@ static void env_value(struct nt_lint_file *f, const char *name, size_t name_len,
     if (differs != NULL) {
         nt_lint_find(f, NT_R_CONSUMER, number, var->name, "%s", differs);
     }
-    if (memchr(v, '$', end) != NULL) {
+    if (strchr(var->value, '$') != NULL) {
         var->unresolved = true;
         nt_lint_find(f, NT_R_CONSUMER, number, var->name,
                      "a shell replaces '%.60s'; docker --env-file and nccl.conf do not",
                      var->value);
-    } else if (placeholder(var->value, end)) {
+    } else if (placeholder(var->value, strlen(var->value))) {
         nt_lint_find(f, NT_R_NO_EXPANSION, number, var->name, "nothing replaces '%.80s'",
                      var->value);
     }

@@ -16,7 +16,7 @@ enum { WORD_MAX = 4096, WORDS_MAX = 400, POOL_MAX = 65536, DEPTH_MAX = 4 };
 struct word {
     size_t at, len; /* in the pool */
     uint32_t line;
-    bool unresolved, quoted;
+    bool unresolved, quoted, spaced; /* spaced: holds a blank */
 };
 
 struct shell {
@@ -31,6 +31,9 @@ struct shell {
     char target[256]; /* of > or >> of the current command */
     char heredoc[64];
     bool heredoc_to_conf, continued;
+    unsigned nested; /* if and case that are open */
+    unsigned branch; /* number of the current branch of them; 0: none */
+    unsigned last_branch;
     char piped[WORD_MAX]; /* what the command before | echoes */
     uint32_t piped_line;
 };
@@ -55,9 +58,10 @@ static bool is_program(const struct shell *s, size_t i, const char *name)
 static void put(struct shell *s, char c)
 {
     struct word *w = &s->w[s->n];
-    if (w->len + 1 < WORD_MAX && s->used + WORDS_MAX + 2 < POOL_MAX) {
+    if (c != '\0' && w->len + 1 < WORD_MAX && s->used + WORDS_MAX + 2 < POOL_MAX) {
         s->pool[s->used++] = c;
         w->len++;
+        w->spaced = w->spaced || c == ' ' || c == '\n';
     }
 }
 
@@ -172,7 +176,7 @@ static void backslash(struct shell *s)
 
 static bool ends_word(char c)
 {
-    return isspace((unsigned char)c) || strchr(";&|()<>", c) != NULL;
+    return isspace((unsigned char)c) || (c != '\0' && strchr(";&|()<>", c) != NULL);
 }
 
 /* Reads one word at s->p; true when there was one. */
@@ -201,7 +205,7 @@ static bool read_word(struct shell *s)
             s->continued = true;
         } else if (c == '\\') {
             backslash(s);
-        } else if (c != '\0') {
+        } else {
             put(s, c);
         }
     }
@@ -234,9 +238,11 @@ static struct nt_lint_var *set(struct shell *s, enum nt_lint_where where, uint32
         return NULL;
     }
     v->unresolved = unresolved;
-    if (command > 0) {
+    if (command > 0 || s->branch > 0) { /* branches exclude each other, commands are apart */
         char group[40];
-        (void)snprintf(group, sizeof(group), "the command at line %u", command);
+        (void)snprintf(group, sizeof(group),
+                       command > 0 ? "the command at line %u" : "branch %u of this text",
+                       command > 0 ? command : s->branch);
         free(v->group);
         v->group = strdup(group);
         if (v->group == NULL) {
@@ -333,6 +339,8 @@ static void options(struct shell *s, size_t i, uint32_t command)
         } else if (strncmp(t, "--runtime-env-json", 18) == 0) {
             const char *json = t[18] == '=' ? t + 19 : text_of(s, ++i);
             nt_read_json(s->f, json, strlen(json));
+        } else if (assignment(s, i, &n) && nt_lint_is_ours(t) && !s->w[i].spaced) {
+            set_word(s, i, NT_W_ENV, command); /* kubectl set env, ssh host NAME=value … */
         } else if (is_program(s, i, "env")) {
             while (i + 1 < s->n && (assignment(s, i + 1, &n) || text_of(s, i + 1)[0] == '-')) {
                 set_word(s, ++i, NT_W_ENV, command);
@@ -391,6 +399,20 @@ static void writes_conf(struct shell *s, size_t i, char end)
     s->piped[0] = '\0';
 }
 
+/* Keeps count of branches: what one sets, another does not override. */
+static void branches(struct shell *s, size_t i)
+{
+    bool opens = is(s, i, "if") || is(s, i, "case"), closes = is(s, i, "fi") || is(s, i, "esac");
+    s->nested += opens;
+    s->nested -= closes && s->nested > 0;
+    if (opens || is(s, i, "else") || is(s, i, "elif")) {
+        s->branch = s->nested > 0 ? ++s->last_branch : 0;
+    }
+    if (s->nested == 0) {
+        s->branch = 0;
+    }
+}
+
 static size_t skip_keywords(const struct shell *s, size_t i)
 {
     static const char *const words[] = {"if",    "then",    "else", "elif", "do",   "while",
@@ -415,6 +437,19 @@ static void nested_shell(struct shell *s)
                           false);
         }
     }
+}
+
+/* Commands whose arguments are text, not settings. */
+static bool only_reads(const struct shell *s, size_t i)
+{
+    static const char *const words[] = {"echo", "printf", "grep", "egrep", "sed",    "awk",
+                                        "test", "[",      "[[",   "alias", "return", NULL};
+    for (size_t k = 0; words[k] != NULL; k++) {
+        if (is(s, i, words[k])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void exports(struct shell *s, size_t i)
@@ -443,6 +478,7 @@ static void command(struct shell *s, char end)
 {
     size_t i = skip_keywords(s, 0), n = 0, first = i;
     uint32_t line = s->n > 0 ? s->w[0].line : s->line;
+    branches(s, 0);
     while (assignment(s, i, &n)) {
         i++;
     }
@@ -473,7 +509,7 @@ static void command(struct shell *s, char end)
         } else if (is(s, i, "source") || is(s, i, ".")) {
             nt_lint_find(s->f, NT_R_SOURCED, s->w[i].line, NULL,
                          "%.200s is read here; it was not looked at", text_of(s, i + 1));
-        } else {
+        } else if (!only_reads(s, i)) {
             options(s, i, line);
             nested_shell(s);
         }
@@ -606,18 +642,27 @@ static void scan(struct shell *s)
             if (s->heredoc[0] != '\0') {
                 heredoc(s);
             }
-        } else if (isspace((unsigned char)c) || c == '(' || c == ')') {
+        } else if (isspace((unsigned char)c)) {
+            s->p++;
+        } else if (c == '(' || c == ')') {
+            end_command(s, ';');
             s->p++;
         } else if (c == '#') {
             comment(s);
         } else if (c == ';' || c == '&' || c == '|') {
             bool two = s->p + 1 < s->end && s->p[1] == c;
             end_command(s, two ? ';' : c);
+            if (two && c == ';' && s->nested > 0) {
+                s->branch = ++s->last_branch; /* ;; ends a branch of a case */
+            }
             s->p += two ? 2 : 1;
         } else if (c == '<' || c == '>') {
             redirection(s);
-        } else if (!read_word(s) && s->p < s->end && !ends_word(*s->p)) {
-            s->p++;
+        } else {
+            const char *before = s->p;
+            if (!read_word(s) && s->p == before) {
+                s->p++; /* whatever it is, it is no word */
+            }
         }
     }
     end_command(s, '\n');

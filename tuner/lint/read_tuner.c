@@ -156,6 +156,13 @@ static void rule_line(struct nt_lint_file *f, const char *line, size_t len, uint
                      FIELDS_MIN);
         return;
     }
+    if (index_of(coll_words, field[0]) < 0 && !isdigit((unsigned char)field[1][0]) &&
+        index_of(algo_words, field[3]) < 0) {
+        nt_lint_find(
+            f, NT_R_RULE_TEXT, number, NULL,
+            "a header without # in front: the tuner takes it for a rule (allreduce, 0 bytes)");
+        return;
+    }
     judge(f, field, n, number, rules, nrules);
 }
 
