@@ -13,6 +13,7 @@ _Static_assert(NT_RECEIPT_AT_ROWS % 8 == 0 && NT_RECEIPT_AT_CLASSES % 8 == 0 &&
 enum { COMM_BYTES = 64, ROW_BYTES = 16, EXECUTED_BYTES = 24, NAME_BYTES = 96, VERSION = 1 };
 enum { NAME_FREE, NAME_BUSY, NAME_READY }; /* state of a slot of the name table */
 
+const uint8_t nt_receipt_magic[8] = {'N', 'T', 'R', 'C', 'P', 'T', '\n', 0};
 const char *const nt_receipt_told_names[] = {"unset",   "user",     "kept", "same",
                                              "profile", "overrode", NULL};
 
@@ -50,16 +51,16 @@ int nt_receipt_read(const void *data, size_t size, struct nt_receipt_head *ret, 
     const uint8_t *d = data;
     struct nt_receipt_head h = {0};
 
-    if (size < 16 || memcmp(d, NT_RECEIPT_MAGIC, 8) != 0) {
-        return nt_table_fail(why, "not a receipt");
+    if (size < 16 || memcmp(d, nt_receipt_magic, sizeof(nt_receipt_magic)) != 0) {
+        return nt_why_fail(why, "not a receipt");
     }
     if (nt_le32(d + NT_RECEIPT_AT_VERSION) != VERSION) {
-        return nt_table_fail(why, "receipt of version %u; this program reads version %d",
-                             nt_le32(d + NT_RECEIPT_AT_VERSION), VERSION);
+        return nt_why_fail(why, "receipt of version %u; this program reads version %d",
+                           nt_le32(d + NT_RECEIPT_AT_VERSION), VERSION);
     }
     if (size != NT_RECEIPT_BYTES || nt_le32(d + NT_RECEIPT_AT_SIZE) != NT_RECEIPT_BYTES ||
         (uintptr_t)d % 8 != 0) {
-        return nt_table_fail(why, "receipt of %zu bytes instead of %d", size, NT_RECEIPT_BYTES);
+        return nt_why_fail(why, "receipt of %zu bytes instead of %d", size, NT_RECEIPT_BYTES);
     }
     h.start_ticks = nt_le64(d + NT_RECEIPT_AT_START);
     h.created_ns = nt_le64(d + NT_RECEIPT_AT_CREATED);
@@ -77,14 +78,14 @@ int nt_receipt_read(const void *data, size_t size, struct nt_receipt_head *ret, 
     for (unsigned i = 0; i <= NT_RECEIPT_PARTS; i++) {
         h.path[i] = text(d, NT_RECEIPT_AT_PATHS + (size_t)i * NT_RECEIPT_PATH, NT_RECEIPT_PATH);
         if (h.path[i] == NULL) {
-            return nt_table_fail(why, "receipt with a text without end");
+            return nt_why_fail(why, "receipt with a text without end");
         }
     }
     if (h.boot_id == NULL || h.hash == NULL || h.host == NULL || h.job == NULL) {
-        return nt_table_fail(why, "receipt with a text without end");
+        return nt_why_fail(why, "receipt with a text without end");
     }
     if (h.nrows > NT_TABLE_MAX_ROWS || (h.hash[0] != '\0' && !nt_table_is_hash(h.hash))) {
-        return nt_table_fail(why, "receipt with a damaged header");
+        return nt_why_fail(why, "receipt with a damaged header");
     }
     *ret = h;
     return 0;

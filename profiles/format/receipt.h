@@ -18,7 +18,7 @@
 #include "profiles/format/limits.h"
 #include "profiles/format/table.h"
 
-#define NT_RECEIPT_MAGIC  "NTRCPT\n\0"
+extern const uint8_t nt_receipt_magic[8]; /* "NTRCPT\n" and a zero byte */
 #define NT_RECEIPT_SUFFIX ".receipt"
 
 /* Who wrote: bit 1 << part of `parts`; path of its file in the header. */

@@ -19,7 +19,7 @@ static int open_folder(const char *path, struct nt_why *why)
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
     if (fd < 0) {
-        return nt_table_fail(why, "%.150s: %s", path, strerror(errno));
+        return nt_why_fail(why, "%.150s: %s", path, strerror(errno));
     }
     if (fstat(fd, &st) != 0) {
         wrong = strerror(errno);
@@ -30,7 +30,7 @@ static int open_folder(const char *path, struct nt_why *why)
     }
     if (wrong != NULL) {
         (void)close(fd);
-        return nt_table_fail(why, "%.150s: %s", path, wrong);
+        return nt_why_fail(why, "%.150s: %s", path, wrong);
     }
     return fd;
 }
@@ -42,8 +42,7 @@ static int runtime_folder(char *path, size_t size, struct nt_why *why)
     int parent;
 
     if (xdg == NULL || xdg[0] != '/') {
-        return nt_table_fail(why, "no /run/nccltune/%u and no XDG_RUNTIME_DIR",
-                             (unsigned)geteuid());
+        return nt_why_fail(why, "no /run/nccltune/%u and no XDG_RUNTIME_DIR", (unsigned)geteuid());
     }
     parent = open_folder(xdg, why);
     if (parent < 0) {
@@ -62,7 +61,7 @@ int nt_receipt_folder(char *path, size_t size, struct nt_why *why)
 
     if (told != NULL && told[0] != '\0') {
         if (told[0] != '/') {
-            return nt_table_fail(why, "NCCLTUNE_RECEIPTS: not an absolute path");
+            return nt_why_fail(why, "NCCLTUNE_RECEIPTS: not an absolute path");
         }
         (void)snprintf(path, size, "%s", told);
         return open_folder(path, why);
@@ -109,7 +108,7 @@ static void write_head(uint8_t *base, const struct nt_receipt_start *start)
     boot[strcspn(boot, "\n")] = '\0';
     (void)gethostname(host, sizeof(host) - 1);
     (void)clock_gettime(CLOCK_REALTIME, &t);
-    memcpy(base, NT_RECEIPT_MAGIC, 8);
+    memcpy(base, nt_receipt_magic, sizeof(nt_receipt_magic));
     nt_le_put(base + NT_RECEIPT_AT_VERSION, 4, 1);
     nt_le_put(base + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     nt_le_put(base + NT_RECEIPT_AT_START, 8, nt_start_ticks());
@@ -145,7 +144,7 @@ static uint8_t *create(int dir, const char *name, const struct nt_receipt_start 
                    __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED));
     fd = openat(dir, tmp, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0) {
-        (void)nt_table_fail(why, "create %s: %s", tmp, strerror(errno));
+        (void)nt_why_fail(why, "create %s: %s", tmp, strerror(errno));
         return NULL;
     }
     e = posix_fallocate(fd, 0, NT_RECEIPT_BYTES);
@@ -159,7 +158,7 @@ static uint8_t *create(int dir, const char *name, const struct nt_receipt_start 
         }
     }
     if (base == NULL) {
-        (void)nt_table_fail(why, "create %s: %s", name, strerror(e != 0 ? e : ENOMEM));
+        (void)nt_why_fail(why, "create %s: %s", name, strerror(e != 0 ? e : ENOMEM));
     }
     (void)unlinkat(dir, tmp, 0);
     (void)close(fd);
@@ -176,7 +175,7 @@ static uint8_t *join(int dir, const char *name, const struct nt_receipt_start *s
     int fd = openat(dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0) {
-        (void)nt_table_fail(why, "open %s: %s", name, strerror(errno));
+        (void)nt_why_fail(why, "open %s: %s", name, strerror(errno));
         return NULL;
     }
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
@@ -186,7 +185,7 @@ static uint8_t *join(int dir, const char *name, const struct nt_receipt_start *s
     (void)close(fd);
     if (base == NULL || nt_receipt_read(base, NT_RECEIPT_BYTES, &head, why) != 0 ||
         head.pid != (uint32_t)getpid() || head.start_ticks != nt_start_ticks()) {
-        (void)nt_table_fail(why, "%s is not this process's receipt", name);
+        (void)nt_why_fail(why, "%s is not this process's receipt", name);
         if (base != NULL) {
             (void)munmap(base, NT_RECEIPT_BYTES);
         }

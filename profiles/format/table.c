@@ -16,9 +16,11 @@ static const char *const masking[] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_THREAD_TH
 /* Never answered, so never accepted: NCCL reads them before anybody can. */
 static const char debug_prefix[] = "NCCL_DEBUG";
 
+const uint8_t nt_table_magic[8] = {'N', 'C', 'T', 'A', 'B', 'L', 'E', '\n'};
+
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-int nt_table_fail(struct nt_why *why, const char *fmt, ...)
+int nt_why_fail(struct nt_why *why, const char *fmt, ...)
 {
     va_list ap;
     if (why != NULL) {
@@ -42,32 +44,32 @@ int nt_table_check_var(enum nt_table_product product, const char *name, const ch
     bool known = false;
 
     if (n == 0 || name[n] != '\0' || n > NT_TABLE_MAX_NAME) {
-        return nt_table_fail(why, "variable '%.80s': not a name", name);
+        return nt_why_fail(why, "variable '%.80s': not a name", name);
     }
     for (size_t i = 0; i < COUNT(prefixes); i++) {
         known = known || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
     }
     if (!known || strncmp(name, debug_prefix, sizeof(debug_prefix) - 1) == 0) {
-        return nt_table_fail(why, "variable %s: a profile may not set it", name);
+        return nt_why_fail(why, "variable %s: a profile may not set it", name);
     }
     for (size_t i = 0; i < COUNT(forbidden_ends); i++) {
         if (ends_with(name, forbidden_ends[i])) {
-            return nt_table_fail(why, "variable %s: a profile may not set it", name);
+            return nt_why_fail(why, "variable %s: a profile may not set it", name);
         }
     }
     for (size_t i = 0; product == NT_TABLE_TABLE && i < COUNT(masking); i++) {
         if (strcmp(name, masking[i]) == 0) {
-            return nt_table_fail(why, "variable %s would mask the table", name);
+            return nt_why_fail(why, "variable %s would mask the table", name);
         }
     }
     n = strlen(value);
     if (n == 0 || n > NT_TABLE_MAX_VALUE) {
-        return nt_table_fail(why, "variable %s: value of %zu characters, 1 to %d allowed", name, n,
-                             NT_TABLE_MAX_VALUE);
+        return nt_why_fail(why, "variable %s: value of %zu characters, 1 to %d allowed", name, n,
+                           NT_TABLE_MAX_VALUE);
     }
     for (const char *c = value; *c != '\0'; c++) {
         if (*c < ' ' || *c > '~') {
-            return nt_table_fail(why, "variable %s: value is not printable text", name);
+            return nt_why_fail(why, "variable %s: value is not printable text", name);
         }
     }
     return 0;
@@ -152,14 +154,14 @@ static int check_rows(const struct nt_table *t, struct nt_why *why)
         struct nt_table_row row = nt_table_row(t, i);
         const char *wrong = nt_table_wrong_row(&row);
         if (wrong != NULL) {
-            return nt_table_fail(why, "row %u: %s", i, wrong);
+            return nt_why_fail(why, "row %u: %s", i, wrong);
         }
         if (nt_le32(t->rows + (size_t)i * NT_ROW_BYTES + 36) != 0 ||
             nt_le64(t->rows + (size_t)i * NT_ROW_BYTES + 40) != 0) {
-            return nt_table_fail(why, "row %u: spare bytes are not zero", i);
+            return nt_why_fail(why, "row %u: spare bytes are not zero", i);
         }
         if (i > 0 && nt_table_order(&prev, &row) > 0) {
-            return nt_table_fail(why, "row %u: not in order", i);
+            return nt_why_fail(why, "row %u: not in order", i);
         }
         if (i > 0 && by_key(&prev, &row) != 0) {
             served[0].any = served[1].any = false;
@@ -169,8 +171,7 @@ static int check_rows(const struct nt_table *t, struct nt_why *why)
                 continue;
             }
             if (served[reg].any && served[reg].end >= row.min_bytes) {
-                return nt_table_fail(why, "rows %u and %u serve the same calls", served[reg].row,
-                                     i);
+                return nt_why_fail(why, "rows %u and %u serve the same calls", served[reg].row, i);
             }
             served[reg].any = true;
             served[reg].row = i;
@@ -226,11 +227,11 @@ static int check_vars(const struct nt_table *t, struct nt_why *why)
         const char *nul = memchr(p, '\0', (size_t)(end - p)), *eq;
         char name[NT_TABLE_MAX_NAME + 1];
         if (nul == NULL || nul == p || (*p != NT_POLICY_UNSET && *p != NT_POLICY_OVERRIDE)) {
-            return nt_table_fail(why, "variable %u: damaged", i);
+            return nt_why_fail(why, "variable %u: damaged", i);
         }
         eq = strchr(p, '=');
         if (eq == NULL || eq - (p + 1) > NT_TABLE_MAX_NAME) {
-            return nt_table_fail(why, "variable %u: no NAME=VALUE", i);
+            return nt_why_fail(why, "variable %u: no NAME=VALUE", i);
         }
         memcpy(name, p + 1, (size_t)(eq - (p + 1)));
         name[eq - (p + 1)] = '\0';
@@ -238,17 +239,17 @@ static int check_vars(const struct nt_table *t, struct nt_why *why)
             return -1;
         }
         if (strcmp(prev, name) >= 0) {
-            return nt_table_fail(why, "variable %s: not in order, or twice", name);
+            return nt_why_fail(why, "variable %s: not in order, or twice", name);
         }
         memcpy(prev, name, sizeof(prev));
         p = nul + 1;
     }
     if (end - p >= 8) {
-        return nt_table_fail(why, "spare bytes after the variables");
+        return nt_why_fail(why, "spare bytes after the variables");
     }
     for (; p < end; p++) {
         if (*p != '\0') {
-            return nt_table_fail(why, "padding is not zero");
+            return nt_why_fail(why, "padding is not zero");
         }
     }
     return 0;
@@ -261,16 +262,16 @@ int nt_table_read(const void *data, size_t size, struct nt_table *ret, struct nt
     struct nt_table t = {.data = d, .size = size};
     uint64_t rows_at;
 
-    if (size < NT_HEADER_BYTES || memcmp(d, NT_TABLE_MAGIC, 8) != 0) {
-        return nt_table_fail(why, "not a delivery file");
+    if (size < NT_HEADER_BYTES || memcmp(d, nt_table_magic, sizeof(nt_table_magic)) != 0) {
+        return nt_why_fail(why, "not a delivery file");
     }
     if (nt_le32(d + 8) != NT_TABLE_VERSION) {
-        return nt_table_fail(why, "delivery file of version %u; this program reads version %d",
-                             nt_le32(d + 8), NT_TABLE_VERSION);
+        return nt_why_fail(why, "delivery file of version %u; this program reads version %d",
+                           nt_le32(d + 8), NT_TABLE_VERSION);
     }
     if (nt_le32(d + 12) > NT_TABLE_TABLE || nt_le32(d + 16) > NT_TABLE_MAX_VARS ||
         nt_le32(d + 20) > NT_TABLE_MAX_ROWS) {
-        return nt_table_fail(why, "header out of range");
+        return nt_why_fail(why, "header out of range");
     }
     t.product = (enum nt_table_product)nt_le32(d + 12);
     t.nvars = nt_le32(d + 16);
@@ -278,13 +279,13 @@ int nt_table_read(const void *data, size_t size, struct nt_table *ret, struct nt
     rows_at = nt_le64(d + 24);
     if (nt_le64(d + 32) != size || rows_at < NT_HEADER_BYTES || rows_at > size ||
         rows_at % 8 != 0 || size - rows_at != (uint64_t)t.nrows * NT_ROW_BYTES) {
-        return nt_table_fail(why, "length of %zu bytes does not fit the header", size);
+        return nt_why_fail(why, "length of %zu bytes does not fit the header", size);
     }
     if (memcmp(d + 40, zeros, sizeof(zeros)) != 0) {
-        return nt_table_fail(why, "spare bytes of the header are not zero");
+        return nt_why_fail(why, "spare bytes of the header are not zero");
     }
     if (t.product == NT_TABLE_STATIC && t.nrows > 0) {
-        return nt_table_fail(why, "a static product with rows");
+        return nt_why_fail(why, "a static product with rows");
     }
     t.vars = (const char *)d + NT_HEADER_BYTES;
     t.rows = d + rows_at;

@@ -26,6 +26,8 @@
 struct nt_why {
     char text[256];
 };
+/* Writes the sentence and returns -1. */
+int nt_why_fail(struct nt_why *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 enum nt_table_product { NT_TABLE_STATIC, NT_TABLE_TABLE };
 enum nt_table_reg { NT_TABLE_REG_ANY, NT_TABLE_REG_NO, NT_TABLE_REG_YES };

@@ -64,29 +64,29 @@ static int load(int fd, const char *path, const char *hash, struct nt_table *ret
     int rc = -1;
 
     if (fstat(fd, &st) != 0) {
-        return nt_table_fail(why, "%.150s: %s", path, strerror(errno));
+        return nt_why_fail(why, "%.150s: %s", path, strerror(errno));
     }
     wrong = wrong_file(&st);
     if (wrong != NULL) {
-        return nt_table_fail(why, "%.150s: %s", path, wrong);
+        return nt_why_fail(why, "%.150s: %s", path, wrong);
     }
     size = (size_t)st.st_size;
     mem = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mem == MAP_FAILED) {
-        return nt_table_fail(why, "%.150s: out of memory", path);
+        return nt_why_fail(why, "%.150s: out of memory", path);
     }
     if (read_all(fd, mem, size) != 0) {
-        rc = nt_table_fail(why, "%.150s: cannot be read whole", path);
+        rc = nt_why_fail(why, "%.150s: cannot be read whole", path);
         goto out;
     }
     nt_format_sha256_hex(mem, size, found);
     if (strcmp(found, hash) != 0) {
-        rc = nt_table_fail(why, "%.150s: its SHA-256 is %s", path, found);
+        rc = nt_why_fail(why, "%.150s: its SHA-256 is %s", path, found);
         goto out;
     }
     rc = nt_table_read(mem, size, ret, why);
     if (rc == 0 && mprotect(mem, size, PROT_READ) != 0) {
-        rc = nt_table_fail(why, "%.150s: cannot be made read-only", path);
+        rc = nt_why_fail(why, "%.150s: cannot be made read-only", path);
     }
 out:
     if (rc != 0) {
@@ -100,16 +100,16 @@ int nt_table_map(const char *path, const char *hash, struct nt_table *ret, struc
     int fd, rc;
 
     if (!nt_table_is_hash(hash)) {
-        return nt_table_fail(why, "'%.80s' is no SHA-256 in lower-case hex", hash);
+        return nt_why_fail(why, "'%.80s' is no SHA-256 in lower-case hex", hash);
     }
     if (path[0] != '/') {
-        return nt_table_fail(why, "'%.150s' is not an absolute path", path);
+        return nt_why_fail(why, "'%.150s' is not an absolute path", path);
     }
     /* O_NONBLOCK: a pipe in the file's place must not hold the process. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
-        return nt_table_fail(why, "%.150s: %s", path,
-                             errno == ELOOP ? "a symbolic link" : strerror(errno));
+        return nt_why_fail(why, "%.150s: %s", path,
+                           errno == ELOOP ? "a symbolic link" : strerror(errno));
     }
     rc = load(fd, path, hash, ret, why);
     (void)close(fd);

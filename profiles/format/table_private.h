@@ -3,11 +3,10 @@
 #include "profiles/format/bytes.h"
 #include "profiles/format/table.h"
 
-#define NT_TABLE_MAGIC "NCTABLE\n"
+extern const uint8_t nt_table_magic[8];
 enum { NT_TABLE_VERSION = 1, NT_HEADER_BYTES = 64, NT_ROW_BYTES = 48 };
 enum { NT_POLICY_UNSET = '?', NT_POLICY_OVERRIDE = '!' };
 
-int nt_table_fail(struct nt_why *why, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int nt_table_check_var(enum nt_table_product product, const char *name, const char *value,
                        struct nt_why *why);
 /* NULL, or what is wrong with the row by itself. */

@@ -18,7 +18,7 @@ static int row_order(const void *a, const void *b)
 static void put_header(uint8_t *d, enum nt_table_product product, size_t nvars, size_t nrows,
                        size_t rows_at, size_t size)
 {
-    memcpy(d, NT_TABLE_MAGIC, 8);
+    memcpy(d, nt_table_magic, sizeof(nt_table_magic));
     nt_le_put(d + 8, 4, NT_TABLE_VERSION);
     nt_le_put(d + 12, 4, (uint64_t)product);
     nt_le_put(d + 16, 4, nvars);
@@ -101,8 +101,8 @@ int nt_table_write(enum nt_table_product product, const struct nt_table_var *var
     struct nt_table_row *r = NULL;
 
     if (nvars > NT_TABLE_MAX_VARS || nrows > NT_TABLE_MAX_ROWS) {
-        return nt_table_fail(why, "%zu variables (at most %d), %zu rows (at most %d)", nvars,
-                             NT_TABLE_MAX_VARS, nrows, NT_TABLE_MAX_ROWS);
+        return nt_why_fail(why, "%zu variables (at most %d), %zu rows (at most %d)", nvars,
+                           NT_TABLE_MAX_VARS, nrows, NT_TABLE_MAX_ROWS);
     }
     for (size_t i = 0; i < nvars; i++) { /* before encoding: a line break would be structure */
         if (nt_table_check_var(product, vars[i].name, vars[i].value, why) != 0) {
@@ -115,7 +115,7 @@ int nt_table_write(enum nt_table_product product, const struct nt_table_var *var
         d = encode(product, v, nvars, r, nrows, &size);
     }
     if (d == NULL) {
-        rc = nt_table_fail(why, "out of memory");
+        rc = nt_why_fail(why, "out of memory");
         goto out;
     }
     rc = nt_table_read(d, size, &back, why); /* the reader is the one judge of what is valid */

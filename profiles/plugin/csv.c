@@ -17,17 +17,6 @@ static const char *const protos[] = {"ll", "ll128", "simple", NULL};
 
 enum { FIELDS = 10, NEEDED = 8, WORD = 32 };
 
-static int say(struct nt_why *why, const char *fmt, ...)
-{
-    va_list ap;
-    if (why != NULL) {
-        va_start(ap, fmt);
-        (void)vsnprintf(why->text, sizeof(why->text), fmt, ap);
-        va_end(ap);
-    }
-    return -1;
-}
-
 /* Trims blanks; -1 when the word does not fit (no valid one is that long). */
 static int word(const char *from, size_t n, char to[WORD])
 {
@@ -145,12 +134,12 @@ static int parse_line(const char *line, size_t n, int line_number, struct nt_csv
     int count = split(line, n, f);
 
     if (count < NEEDED) {
-        return say(why, "line %d: needs %d to %d short fields with commas between", line_number,
-                   NEEDED, FIELDS);
+        return nt_why_fail(why, "line %d: needs %d to %d short fields with commas between",
+                           line_number, NEEDED, FIELDS);
     }
     bad = fill(f, count, r);
     if (bad != NULL) {
-        return say(why, "line %d: %s cannot be read", line_number, bad);
+        return nt_why_fail(why, "line %d: %s cannot be read", line_number, bad);
     }
     r->line = line_number;
     return 0;
@@ -176,13 +165,14 @@ int nt_csv_parse(const char *text, size_t size, struct nt_csv_row **ret, size_t 
             continue;
         }
         if (n == NT_TABLE_MAX_ROWS) {
-            rc = say(why, "line %d: more than %d rows", line, NT_TABLE_MAX_ROWS);
+            rc = nt_why_fail(why, "line %d: more than %d rows", line, NT_TABLE_MAX_ROWS);
             break;
         }
         if (rows == NULL) {
             rows = calloc(NT_TABLE_MAX_ROWS, sizeof(*rows));
         }
-        rc = rows != NULL ? parse_line(start, len, line, &rows[n], why) : say(why, "out of memory");
+        rc = rows != NULL ? parse_line(start, len, line, &rows[n], why)
+                          : nt_why_fail(why, "out of memory");
         n++;
     }
     if (rc != 0) {
@@ -202,10 +192,11 @@ int nt_csv_load(const char *path, struct nt_csv_row **ret, size_t *ret_n, struct
     int rc = -1, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 
     if (fd < 0) {
-        return say(why, "%.150s: %s", path, strerror(errno));
+        return nt_why_fail(why, "%.150s: %s", path, strerror(errno));
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > NT_CSV_MAX_BYTES) {
-        rc = say(why, "%.150s: not a regular file of at most %d bytes", path, NT_CSV_MAX_BYTES);
+        rc = nt_why_fail(why, "%.150s: not a regular file of at most %d bytes", path,
+                         NT_CSV_MAX_BYTES);
         goto out;
     }
     text = malloc(NT_CSV_MAX_BYTES + 1);
@@ -215,13 +206,13 @@ int nt_csv_load(const char *path, struct nt_csv_row **ret, size_t *ret_n, struct
             continue;
         }
         if (got <= 0) {
-            rc = got == 0 ? 0 : say(why, "%.150s: %s", path, strerror(errno));
+            rc = got == 0 ? 0 : nt_why_fail(why, "%.150s: %s", path, strerror(errno));
             break;
         }
         n += (size_t)got;
     }
     if (rc != 0) {
-        rc = say(why, "%.150s: cannot be read whole", path);
+        rc = nt_why_fail(why, "%.150s: cannot be read whole", path);
         goto out;
     }
     rc = nt_csv_parse(text, n, ret, ret_n, why);
@@ -244,7 +235,7 @@ static bool covers(const struct nt_csv_row *a, const struct nt_csv_row *b)
            any_or(a->pipe_ops, b->pipe_ops) && any_or(a->reg_buff, b->reg_buff);
 }
 
-static void part(char *out, size_t size, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void part(char *out, size_t size, const char *fmt, ...)
 {
     size_t at = strlen(out);
     va_list ap;

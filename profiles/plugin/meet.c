@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,17 +37,6 @@ static struct {
     unsigned mine;
     bool met;
 } seat;
-
-static int say(struct nt_why *why, const char *fmt, ...)
-{
-    va_list ap;
-    if (why != NULL) {
-        va_start(ap, fmt);
-        (void)vsnprintf(why->text, sizeof(why->text), fmt, ap);
-        va_end(ap);
-    }
-    return -1;
-}
 
 /* Locks on open file descriptions end with the process and mean the same in every pid namespace. */
 static struct flock byte_of(unsigned slot, short type)
@@ -177,7 +165,7 @@ static void judge(struct slot *s, enum verdict v, const struct slot *other)
 
 static int differs(struct nt_why *why, uint32_t pid, const char *hash)
 {
-    return say(why, "pid %u of this job was told profile %.64s", pid, hash);
+    return nt_why_fail(why, "pid %u of this job was told profile %.64s", pid, hash);
 }
 
 /* Ranks that have come; a live process with another hash ends the search, for both. */
@@ -237,9 +225,10 @@ static int missing(const struct nt_meeting *m, uint32_t arrived, struct nt_why *
             append(lack, sizeof(lack), rank);
         }
     }
-    return say(why, "after %u ms %u of %u ranks of this host have it; here: pids%s; missing:%s%s",
-               m->timeout_ms, arrived, m->local_ranks, here, by_rank ? " local ranks" : "",
-               by_rank ? lack : " the others (no variable says their numbers)");
+    return nt_why_fail(
+        why, "after %u ms %u of %u ranks of this host have it; here: pids%s; missing:%s%s",
+        m->timeout_ms, arrived, m->local_ranks, here, by_rank ? " local ranks" : "",
+        by_rank ? lack : " the others (no variable says their numbers)");
 }
 
 static uint64_t now_ms(void)

@@ -23,9 +23,6 @@ enum { BATCH = 64, BATCHES = 20000, ROWS = 1000, CALLS = 4096, CELLS = 21 };
 extern void *__libc_malloc(size_t size);
 extern void *__libc_calloc(size_t n, size_t size);
 extern void *__libc_realloc(void *p, size_t size);
-void *malloc(size_t size);
-void *calloc(size_t n, size_t size);
-void *realloc(void *p, size_t size);
 
 /* The program's own allocator functions stand before libc's in every library it loads. */
 static unsigned long allocations;
@@ -34,15 +31,15 @@ void *malloc(size_t size)
     allocations++;
     return __libc_malloc(size);
 }
-void *calloc(size_t n, size_t size)
+void *calloc(size_t nmemb, size_t size)
 {
     allocations++;
-    return __libc_calloc(n, size);
+    return __libc_calloc(nmemb, size);
 }
-void *realloc(void *p, size_t size)
+void *realloc(void *ptr, size_t size)
 {
     allocations++;
-    return __libc_realloc(p, size);
+    return __libc_realloc(ptr, size);
 }
 
 struct call {

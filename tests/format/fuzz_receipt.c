@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     (void)nt_receipt_read(data, size, &h, &why);
     memset(r, 0, sizeof(r));
-    memcpy(r, NT_RECEIPT_MAGIC, 8);
+    memcpy(r, nt_receipt_magic, sizeof(nt_receipt_magic));
     nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, 1);
     nt_le_put(r + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     memcpy(r + NT_RECEIPT_AT_HASH, hash, sizeof(hash));

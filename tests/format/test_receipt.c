@@ -53,22 +53,9 @@ static uint8_t *attach(const char *hash, struct nt_why *why)
     return nt_receipt_attach(&(struct nt_receipt_start){.hash = hash, .job = "j", .nrows = 7}, why);
 }
 
-static void test_written_and_read(void **state)
+/* Two plugins of one process, each through a mapping of its own. */
+static void fill(uint8_t *a, uint8_t *b)
 {
-    struct world w;
-    struct nt_receipt_head h;
-    struct nt_receipt_comm c;
-    struct nt_receipt_name n;
-    struct nt_why why = {""};
-    uint8_t *a, *b;
-    (void)state;
-    world_open(&w);
-    a = attach(HASH, &why);
-    assert_non_null(a);
-    b = attach(HASH, &why); /* another plugin of this process */
-    assert_non_null(b);
-    assert_ptr_not_equal(a, b);
-
     nt_receipt_set_part(a, NT_RECEIPT_TUNER, "/lib/tuner.so");
     nt_receipt_set_part(b, NT_RECEIPT_ENV, "/lib/env.so");
     nt_receipt_set_nccl(b, 22809, "/lib/libnccl.so.2");
@@ -88,26 +75,18 @@ static void test_written_and_read(void **state)
     nt_receipt_add_executed(a, 4, 1024, 21, 12, true);
     nt_receipt_add_executed(a, 4, 1024, 21, 3, true);
     nt_receipt_add_executed(a, 4, 1024, 21, 0, false);
+}
 
-    assert_int_equal(nt_receipt_read(b, NT_RECEIPT_BYTES, &h, &why), 0);
-    assert_int_equal(h.pid, getpid());
-    assert_int_equal(h.start_ticks, nt_start_ticks());
-    assert_true(h.start_ticks > 0);
-    assert_int_equal(h.nrows, 7);
-    assert_int_equal(h.nccl_version, 22809);
-    assert_int_equal(h.parts, 3);
-    assert_string_equal(h.hash, HASH);
-    assert_string_equal(h.job, "j");
-    assert_string_equal(h.path[NT_RECEIPT_TUNER], "/lib/tuner.so");
-    assert_string_equal(h.path[NT_RECEIPT_ENV], "/lib/env.so");
-    assert_string_equal(h.path[NT_RECEIPT_PROFILER], "");
-    assert_string_equal(h.path[NT_RECEIPT_LIBNCCL], "/lib/libnccl.so.2");
+static void check_content(const uint8_t *b)
+{
+    struct nt_receipt_comm c;
+    struct nt_receipt_name n;
+    unsigned names = 0;
     assert_true(nt_receipt_comm(b, 0, &c));
     assert_int_equal(c.nnodes, 2);
     assert_int_equal(c.rows, 3);
     assert_int_equal(c.id, 9);
     assert_true(c.ended_ns > 0);
-    unsigned names = 0;
     for (uint32_t i = 0; i < NT_RECEIPT_NAMES; i++) {
         if (nt_receipt_name(b, i, &n)) {
             names++;
@@ -126,15 +105,45 @@ static void test_written_and_read(void **state)
     assert_int_equal(x.eager, 1);
     assert_int_equal(x.min_channels, 3);
     assert_int_equal(x.max_channels, 12);
+}
+
+static void test_written_and_read(void **state)
+{
+    struct world w;
+    struct nt_receipt_head h;
+    struct nt_why why = {""};
+    uint8_t *a, *b, *other;
+    (void)state;
+    world_open(&w);
+    a = attach(HASH, &why);
+    assert_non_null(a);
+    b = attach(HASH, &why);
+    assert_non_null(b);
+    assert_ptr_not_equal(a, b);
+    fill(a, b);
+    assert_int_equal(nt_receipt_read(b, NT_RECEIPT_BYTES, &h, &why), 0);
+    assert_int_equal(h.pid, getpid());
+    assert_int_equal(h.start_ticks, nt_start_ticks());
+    assert_true(h.start_ticks > 0);
+    assert_int_equal(h.nrows, 7);
+    assert_int_equal(h.nccl_version, 22809);
+    assert_int_equal(h.parts, 3);
+    assert_string_equal(h.hash, HASH);
+    assert_string_equal(h.job, "j");
+    assert_string_equal(h.path[NT_RECEIPT_TUNER], "/lib/tuner.so");
+    assert_string_equal(h.path[NT_RECEIPT_ENV], "/lib/env.so");
+    assert_string_equal(h.path[NT_RECEIPT_PROFILER], "");
+    assert_string_equal(h.path[NT_RECEIPT_LIBNCCL], "/lib/libnccl.so.2");
+    check_content(b);
 
     /* another plugin that was told something else leaves a mark */
-    uint8_t *c2 = attach("a4fb8ba2c763d1c9964d3ff665ba7119c6f14d70a19d30a43bab7059c4d4fc9d", &why);
-    assert_non_null(c2);
+    other = attach("a4fb8ba2c763d1c9964d3ff665ba7119c6f14d70a19d30a43bab7059c4d4fc9d", &why);
+    assert_non_null(other);
     assert_int_equal(nt_receipt_read(a, NT_RECEIPT_BYTES, &h, &why), 0);
     assert_int_equal(h.parts, 3 | NT_RECEIPT_MIXED);
     (void)munmap(a, NT_RECEIPT_BYTES);
     (void)munmap(b, NT_RECEIPT_BYTES);
-    (void)munmap(c2, NT_RECEIPT_BYTES);
+    (void)munmap(other, NT_RECEIPT_BYTES);
     world_close(&w);
 }
 

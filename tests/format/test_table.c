@@ -198,13 +198,13 @@ static void test_good_pairs(void **state)
 static void test_chunks(void **state)
 {
     static const struct {
-        int8_t algo, proto;
         uint32_t chunk;
+        int8_t algo, proto;
         bool good;
-    } rows[] = {{1, 2, 512, true},      {1, 2, 256, false},
-                {1, 1, 1920, true},     {1, 1, 2048, false},
-                {1, 0, 16, true},       {-1, -1, 512, false},
-                {1, 2, 1U << 26, true}, {1, 2, (1U << 26) + 512, false}};
+    } rows[] = {{512, 1, 2, true},      {256, 1, 2, false},
+                {1920, 1, 1, true},     {2048, 1, 1, false},
+                {16, 1, 0, true},       {512, -1, -1, false},
+                {1U << 26, 1, 2, true}, {(1U << 26) + 512, 1, 2, false}};
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct nt_table_row r = ROW(4, 8, 1, 0, 1, 0, rows[i].algo, rows[i].proto, 1);

@@ -36,7 +36,8 @@ struct host_call {
 };
 
 extern char host_log[1 << 16]; /* what the plugin logged through NCCL, of this process */
-void host_logger(int level, unsigned long flags, const char *file, int line, const char *fmt, ...);
+void host_logger(int level, unsigned long flags, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
 
 void host_open(struct host *h); /* ends the process if the plugin cannot be loaded */
 int host_init(const struct host *h, int abi, size_t nranks, size_t nnodes, void **ctx);

@@ -33,18 +33,18 @@ static uint64_t rng(void) /* xorshift64: the test needs no quality, only repetit
 static size_t random_rows(struct nt_table_row *rows, size_t most)
 {
     size_t n = 0;
-    for (uint8_t coll = 0; coll < NT_TABLE_COLLS; coll++) {
-        for (uint8_t reg = NT_TABLE_REG_NO; reg <= NT_TABLE_REG_YES; reg++) {
+    for (unsigned coll = 0; coll < NT_TABLE_COLLS; coll++) {
+        for (unsigned reg = NT_TABLE_REG_NO; reg <= NT_TABLE_REG_YES; reg++) {
             uint64_t at = rng() % 3;
             uint64_t shift = rng() % 50;
             while (n < most && rng() % 40 != 0) {
                 uint64_t width = rng() % ((UINT64_C(1) << shift) + 1);
-                rows[n++] = (struct nt_table_row){.coll = coll,
+                rows[n++] = (struct nt_table_row){.coll = (uint8_t)coll,
                                                   .nranks = 8,
                                                   .nnodes = 1,
                                                   .min_bytes = at,
                                                   .max_bytes = at + width,
-                                                  .reg_buff = reg,
+                                                  .reg_buff = (uint8_t)reg,
                                                   .algo = 1,
                                                   .proto = (int8_t)(rng() % 3)};
                 at += width + 1 + (rng() % 2) * (rng() % 1000);

@@ -174,37 +174,46 @@ static void test_closed_cells(void **state)
     host_clean(&d);
 }
 
+/* What NCCL asked (in bytes, 0 ends), then the chunk it is told for an executed combination. */
+static const struct {
+    size_t asked[4];
+    int algo, proto;
+    bool served;
+} chunk_cases[] = {
+    {{0}, RING, SIMPLE, false},           /* nothing was asked */
+    {{1 << 27}, RING, SIMPLE, true},      /* the row that has one */
+    {{0}, RING, SIMPLE, true},            /* asked for each of its channels */
+    {{0}, TREE, SIMPLE, false},           /* NCCL chose otherwise */
+    {{4096}, TREE, LL, false},            /* its row has none */
+    {{10}, RING, SIMPLE, false},          /* no row */
+    {{10, 1 << 27}, RING, SIMPLE, false}, /* a group, served differently */
+    {{0}, RING, SIMPLE, false},
+    {{1 << 27, 10, 1 << 27}, RING, SIMPLE, false},
+    {{1 << 27, 1 << 27, 1 << 28}, RING, SIMPLE, true}, /* a group, served alike */
+};
+
 static int chunks(void *arg)
 {
     struct host h;
     void *ctx = NULL;
     size_t chunk = 999;
-    struct host_call big = {.abi = 6, .coll = AR, .bytes = 1 << 27}, small = big, none = big;
-    small.bytes = 4096;
-    none.bytes = 10;
     host_tell(arg);
     host_open(&h);
     HOST_CHECK(h.v6->get_chunk_size(NULL, AR, 1, RING, SIMPLE, 1, &chunk) == 0 && chunk == 999);
     HOST_CHECK(host_init(&h, 6, 8, 1, &ctx) == 0);
-#define CHUNK(a, p) (chunk = 999, (void)h.v6->get_chunk_size(ctx, AR, 5000, a, p, 1, &chunk), chunk)
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 999); /* nothing was asked */
-    HOST_CHECK(host_ask(&h, ctx, &big) == 0);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 131072);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 131072); /* three times a call, with a channel's bytes */
-    HOST_CHECK(CHUNK(TREE, SIMPLE) == 999);    /* NCCL chose otherwise */
-    HOST_CHECK(host_ask(&h, ctx, &small) == 0);
-    HOST_CHECK(CHUNK(TREE, LL) == 999); /* its row has none */
-    HOST_CHECK(host_ask(&h, ctx, &none) == 0);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 999);
-    /* a group of calls that are served differently */
-    HOST_CHECK(host_ask(&h, ctx, &none) == 0 && host_ask(&h, ctx, &big) == 0);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 999 && CHUNK(RING, SIMPLE) == 999);
-    HOST_CHECK(host_ask(&h, ctx, &big) == 0 && host_ask(&h, ctx, &none) == 0 &&
-               host_ask(&h, ctx, &big) == 0);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 999);
-    HOST_CHECK(host_ask(&h, ctx, &big) == 0 && host_ask(&h, ctx, &big) == 0);
-    HOST_CHECK(CHUNK(RING, SIMPLE) == 131072);
-#undef CHUNK
+    for (size_t i = 0; i < COUNT(chunk_cases); i++) {
+        for (size_t k = 0; chunk_cases[i].asked[k] != 0; k++) {
+            struct host_call c = {.abi = 6, .coll = AR, .bytes = chunk_cases[i].asked[k]};
+            HOST_CHECK(host_ask(&h, ctx, &c) == 0);
+        }
+        chunk = 999; /* 5000: the bytes of one channel, not of the call */
+        HOST_CHECK(h.v6->get_chunk_size(ctx, AR, 5000, chunk_cases[i].algo, chunk_cases[i].proto, 1,
+                                        &chunk) == 0);
+        if (chunk != (chunk_cases[i].served ? 131072 : 999)) {
+            (void)dprintf(2, "case %zu: chunk %zu\n", i, chunk);
+            return 1;
+        }
+    }
     return host_end(&h, 6, ctx);
 }
 
