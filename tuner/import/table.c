@@ -534,10 +534,12 @@ int nt_table_parse(const char *name, const char *text, size_t len, struct nt_tab
     struct nt_csv *c = malloc(sizeof(*c));
     struct layout *l = malloc(sizeof(*l));
     struct nt_table *t = NULL;
-    int rc = refuse_other_kinds(name, text, len, err);
-    if (rc == 0 && (c == NULL || l == NULL)) {
+    int rc;
+    if (c == NULL || l == NULL) {
         rc = nt_fail(err, NT_E_NOMEM, 0, "%s", name);
+        goto out;
     }
+    rc = refuse_other_kinds(name, text, len, err);
     if (rc != 0) {
         goto out;
     }

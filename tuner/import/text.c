@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tuner/import/internal.h"
@@ -335,7 +336,7 @@ static bool rank_line(struct reader *rd, const struct nt_line *l)
             nt_imp_copy(rank->host, sizeof(rank->host), l->word[i + 1], l->len[i + 1]);
         } else if (nt_line_is(l, i, "device") && nt_line_u64(l, i + 1, &v)) {
             rank->device = (int32_t)v;
-            if (i + 2 < l->n && l->word[i + 2][0] == '[') {
+            if (i + 2 < l->n && l->word[i + 2][0] == '[' && l->len[i + 2] > 2) {
                 nt_imp_copy(rank->bus, sizeof(rank->bus), l->word[i + 2] + 1, l->len[i + 2] - 2);
             }
             if (i + 3 < l->n) {
@@ -350,12 +351,23 @@ static bool rank_line(struct reader *rd, const struct nt_line *l)
 /* "2.23.4" at p; 0 when it is none. NCCL's own code: thousands before 2.9, ten thousands since. */
 static uint32_t version_code(const char *p)
 {
-    unsigned major = 0, minor = 0, patch = 0;
-    if (sscanf(p, "%2u.%3u.%3u", &major, &minor, &patch) < 2) {
+    uint32_t part[3] = {0};
+    size_t n = 0;
+    while (n < 3 && isdigit((unsigned char)*p)) {
+        while (isdigit((unsigned char)*p) && part[n] < 1000) {
+            part[n] = part[n] * 10 + (uint32_t)(*p++ - '0');
+        }
+        n++;
+        if (*p != '.') {
+            break;
+        }
+        p++;
+    }
+    if (n < 2) {
         return 0;
     }
-    return major > 2 || minor > 8 ? major * 10000 + minor * 100 + patch
-                                  : major * 1000 + minor * 100 + patch;
+    return part[0] > 2 || part[1] > 8 ? part[0] * 10000 + part[1] * 100 + part[2]
+                                      : part[0] * 1000 + part[1] * 100 + part[2];
 }
 
 static bool library(struct reader *rd, const struct nt_line *l)
@@ -462,8 +474,8 @@ static bool summary(struct reader *rd, const struct nt_line *l)
     r->summary = true;
     p += strspn(p, ": ~");
     if (avg != NULL) {
-        double bw = 0;
-        r->avg_busbw = sscanf(p, "%20lf", &bw) == 1 ? bw : NAN;
+        double bw = isdigit((unsigned char)*p) ? strtod(p, NULL) : NAN;
+        r->avg_busbw = isfinite(bw) ? bw : NAN;
         return true;
     }
     r->out_of_bounds = nt_line_after_u64(l, "Out of bounds values : ", &v) && v < INT64_MAX

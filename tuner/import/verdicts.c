@@ -291,8 +291,9 @@ int nt_table_decide(struct nt_table *t, struct nt_verdicts *ret, struct nt_err *
     struct point *p = calloc(t->n + 1, sizeof(*p));
     double *time = calloc(t->n + 1, sizeof(*time));
     size_t n, max = NT_TABLE_MAX, from = 0;
-    int rc = p == NULL || time == NULL ? nt_fail(err, NT_E_NOMEM, 0, "%s", t->name) : 0;
-    if (rc != 0) {
+    int rc = 0;
+    if (p == NULL || time == NULL) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "%s", t->name);
         goto out;
     }
     if (t->n > 0) {

@@ -220,7 +220,7 @@ static int check_serving(const struct nt_wl_serving *s, struct nt_err *err)
 int nt_workload_from_config(const json_t *config, const char *name, const struct nt_wl_serving *s,
                             struct nt_workload *ret, struct nt_buf *notes, struct nt_err *err)
 {
-    struct model m;
+    struct model m = {0};
     struct nt_workload w = {.ranks = s->tp};
     bool named = s->nbatches > 1;
     int rc = check_serving(s, err);

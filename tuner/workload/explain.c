@@ -8,8 +8,7 @@ const char *const nt_blame_words[] = {"no answer: too many of its sizes were nev
                                       "communication cannot explain this step",
                                       "communication is part of this step",
                                       "communication is most of this step",
-                                      "the measured collectives do not fit into this step: they "
-                                      "overlap with work, or were measured elsewhere",
+                                      "the measured collectives do not fit into this step",
                                       NULL};
 
 /* Where a point stands alone, without repeats: how far a second measurement may lie. */
