@@ -184,8 +184,7 @@ static void search(struct search *s, const int *colour_in)
     }
 }
 
-static int refiner_init(struct refiner *r, const struct graph *g, const int *v, int m,
-                        struct nt_err *err)
+static bool refiner_init(struct refiner *r, const struct graph *g, const int *v, int m)
 {
     *r = (struct refiner){.g = g, .v = v, .m = m};
     r->sig = malloc((size_t)m * ((size_t)m + 1) * sizeof(*r->sig));
@@ -193,9 +192,9 @@ static int refiner_init(struct refiner *r, const struct graph *g, const int *v, 
     if (r->sig == NULL || r->order == NULL) {
         free(r->sig);
         free(r->order);
-        return nt_fail(err, NT_E_NOMEM, 0, "topology");
+        return false;
     }
-    return 0;
+    return true;
 }
 
 static void refiner_done(struct refiner *r)
@@ -222,13 +221,12 @@ static int indivisible(const struct graph *g, const int *v, int m, struct nt_buf
                        struct nt_err *err)
 {
     struct search s = {.budget = SEARCH_EFFORT / (m * m)};
-    int rc, *colour = malloc((size_t)m * sizeof(*colour));
+    int rc = 0, *colour;
 
-    rc = refiner_init(&s.r, g, v, m, err);
-    if (rc != 0) {
-        free(colour);
-        return rc;
+    if (!refiner_init(&s.r, g, v, m)) {
+        return nt_fail(err, NT_E_NOMEM, 0, "topology");
     }
+    colour = malloc((size_t)m * sizeof(*colour));
     s.best = malloc((size_t)m * (size_t)m * sizeof(*s.best));
     s.form = malloc((size_t)m * (size_t)m * sizeof(*s.form));
     if (colour == NULL || s.best == NULL || s.form == NULL) {
@@ -322,6 +320,7 @@ static int name_of_parts(const struct graph *g, const int *v, int m, int depth, 
 
     if (sub == NULL || names == NULL) {
         rc = nt_fail(err, NT_E_NOMEM, 0, "topology");
+        goto out;
     }
     for (int p = 0; p < parts && rc == 0; p++) {
         int k = 0;
@@ -338,6 +337,7 @@ static int name_of_parts(const struct graph *g, const int *v, int m, int depth, 
             nt_buf_add(out, names[p], NT_HEX_LEN);
         }
     }
+out:
     free(sub);
     free(names);
     return rc;
@@ -348,8 +348,10 @@ static int name_of(const struct graph *g, const int *v, int m, int depth, char *
 {
     struct nt_buf text;
     uint32_t joint = 0;
-    int rc = 0, parts = 1, *part = malloc((size_t)m * 2 * sizeof(*part));
+    int rc = 0, parts = 1, *part;
 
+    nt_assert(m > 0);
+    part = malloc((size_t)m * 2 * sizeof(*part));
     if (part == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "topology");
     }

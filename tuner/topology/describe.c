@@ -96,7 +96,8 @@ static void describe_pcie(const struct nt_topology *t, struct nt_buf *out)
         for (int p = t->pcis[i].parent; p >= 0; p = t->pcis[p].parent) {
             above++;
         }
-        nt_buf_printf(out, "%s%s at x%d, %d switches above", kinds[t->pcis[i].kind], nt_nic_kind(&t->pcis[i]), w == 0 ? 16 : w, above);
+        nt_buf_printf(out, "%s%s at x%d, %d switches above", kinds[t->pcis[i].kind],
+                      nt_nic_kind(&t->pcis[i]), w == 0 ? 16 : w, above);
         if (t->pcis[i].kind == NT_PCI_SWITCH || t->pcis[i].kind == NT_PCI_OTHER) {
             nt_buf_printf(out, ", %d GPUs and %d NICs below", gpus[i], nics[i]);
         }

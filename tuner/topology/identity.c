@@ -65,7 +65,7 @@ struct colours {
     uint32_t *node, *edge;
 };
 
-static int colours_init(struct colours *c, int n, struct nt_err *err)
+static bool colours_init(struct colours *c, int n)
 {
     c->n = n;
     c->node = calloc((size_t)n + 1, sizeof(*c->node));
@@ -73,9 +73,9 @@ static int colours_init(struct colours *c, int n, struct nt_err *err)
     if (c->node == NULL || c->edge == NULL) {
         free(c->node);
         free(c->edge);
-        return nt_fail(err, NT_E_NOMEM, 0, "topology");
+        return false;
     }
-    return 0;
+    return true;
 }
 
 static int colours_name(struct colours *c, char *hex, struct nt_err *err)
@@ -106,10 +106,9 @@ static int hash_gpu_graph(const struct nt_topology *t,
                           struct nt_err *err)
 {
     struct colours c;
-    int rc = colours_init(&c, t->ngpus, err);
 
-    if (rc != 0) {
-        return rc;
+    if (!colours_init(&c, t->ngpus)) {
+        return nt_fail(err, NT_E_NOMEM, 0, "topology");
     }
     for (int a = 0; a < c.n; a++) {
         for (int b = 0; b < c.n; b++) {
@@ -139,7 +138,7 @@ static void fill_same_kind(struct colours *c, int from, int to, int other_from, 
 /* GPUs and the NICs that are PCI devices; virtual ones are not hardware. */
 static int hash_nics(const struct nt_topology *t, char *hex, struct nt_err *err)
 {
-    int dev[NT_MAX_GPUS + NT_MAX_NETS], n = 0, rc;
+    int dev[NT_MAX_GPUS + NT_MAX_NETS], n = 0;
     struct colours c;
 
     for (int i = 0; i < t->ndevs; i++) {
@@ -147,9 +146,8 @@ static int hash_nics(const struct nt_topology *t, char *hex, struct nt_err *err)
             dev[n++] = i;
         }
     }
-    rc = colours_init(&c, n, err);
-    if (rc != 0) {
-        return rc;
+    if (!colours_init(&c, n)) {
+        return nt_fail(err, NT_E_NOMEM, 0, "topology");
     }
     for (int a = 0; a < n; a++) {
         c.node[a] = a >= t->ngpus;

@@ -320,7 +320,7 @@ static void resolve_ends(struct nt_topology *t)
 int nt_model_matrices(struct nt_model *m, struct nt_err *err)
 {
     struct nt_topology *t = m->t;
-    size_t n = (size_t)(t->ngpus + t->nnets), g = (size_t)t->ngpus;
+    size_t g = (size_t)t->ngpus, n = g + (size_t)t->nnets;
 
     t->ndevs = (int)n;
     t->path = calloc(n * n + 1, 1);

@@ -137,6 +137,7 @@ int nt_nvml_open(const char *library, struct nt_nvml **ret, struct nt_err *err)
         n->shutdown = NULL;
         goto fail;
     }
+    nt_assert(n->init != NULL); /* needed, so it was found */
     rc = n->init();
     if (rc != SUCCESS) {
         rc = nvml_fail(n, rc, "starting", err);

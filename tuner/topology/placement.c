@@ -313,8 +313,12 @@ static int rank_classes(struct finder *f, struct nt_placements *ret)
 {
     struct ranked *r = calloc((size_t)f->n + 1, sizeof(*r));
     struct nt_placement *v = calloc((size_t)f->n + 1, sizeof(*v));
-    int rc = r == NULL || v == NULL ? nt_fail(f->err, NT_E_NOMEM, 0, "placement classes") : 0;
+    int rc = 0;
 
+    if (r == NULL || v == NULL) {
+        rc = nt_fail(f->err, NT_E_NOMEM, 0, "placement classes");
+        goto out;
+    }
     for (int i = 0; i < f->n && rc == 0; i++) {
         r[i].p.ngpus = f->want;
         r[i].p.subsets = f->v[i].subsets;
@@ -330,6 +334,7 @@ static int rank_classes(struct finder *f, struct nt_placements *ret)
         *ret = (struct nt_placements){.v = v, .n = f->n};
         v = NULL;
     }
+out:
     free(r);
     free(v);
     return rc;

@@ -177,23 +177,26 @@ static int out_of_memory(struct nt_smi *r)
     return nt_fail(r->err, NT_E_NOMEM, 0, "topology");
 }
 
-static int add_matrix(struct nt_smi *r)
+/* NULL with *err filled when there are too many. */
+static struct nt_smi_matrix *add_matrix(struct nt_smi *r)
 {
     struct nt_smi_matrix *m;
     if (r->n == r->cap) {
         int cap = r->cap == 0 ? 4 : r->cap * 2;
         m = cap > 4096 ? NULL : realloc(r->matrices, (size_t)cap * sizeof(*m));
         if (m == NULL) {
-            return cap > 4096 ? nt_fail(r->err, NT_E_INVAL, 0, "too many matrices")
-                              : out_of_memory(r);
+            (void)(cap > 4096 ? nt_fail(r->err, NT_E_INVAL, 0, "too many matrices")
+                              : out_of_memory(r));
+            return NULL;
         }
         r->matrices = m;
         r->cap = cap;
     }
+    nt_assert(r->matrices != NULL);
     m = &r->matrices[r->n++];
     *m = (struct nt_smi_matrix){.p2p_of = r->p2p_of, .line = r->line};
     r->p2p_of = 'r';
-    return 0;
+    return m;
 }
 
 int nt_smi_add_column(struct nt_smi *r, struct nt_smi_matrix *m, const char *p, size_t n)
@@ -270,19 +273,20 @@ static int header_start(const struct token *t, int n, const char *rest)
 static int on_header(struct nt_smi *r, char *from, char *rest, bool more)
 {
     struct token t[MAX_TOKENS];
-    int n, rc = more ? 0 : add_matrix(r);
+    struct nt_smi_matrix *m = more ? current(r) : add_matrix(r);
+    int n, rc = 0;
 
-    if (rc != 0) {
-        return rc;
+    if (m == NULL) {
+        return -(int)r->err->code;
     }
     if (rest != NULL) {
-        current(r)->numa_column = strstr(rest, "NUMA Aff") != NULL;
+        m->numa_column = strstr(rest, "NUMA Aff") != NULL;
         *rest = '\0';
     }
-    current(r)->last_line = r->line;
+    m->last_line = r->line;
     n = tokens_of(from, t, MAX_TOKENS);
     for (int i = 0; i < n && rc == 0; i++) {
-        rc = add_columns(r, current(r), t[i]);
+        rc = add_columns(r, m, t[i]);
     }
     return rc;
 }
@@ -419,11 +423,10 @@ static int on_row(struct nt_smi *r, const char *line, const struct token *t, int
     struct nt_smi_row *row;
 
     if (m == NULL || has_row(m, name)) { /* rows without their header */
-        int rc = add_matrix(r);
-        if (rc != 0) {
-            return rc;
+        m = add_matrix(r);
+        if (m == NULL) {
+            return -(int)r->err->code;
         }
-        m = current(r);
     }
     if (m->nrows >= NT_SMI_COLS) {
         return nt_fail(r->err, NT_E_INVAL, 0, "line %u: more than %d rows", r->line, NT_SMI_COLS);
@@ -524,8 +527,11 @@ void nt_smi_done(struct nt_smi *r)
 int nt_smi_scan(struct nt_smi *r, const char *text, size_t len)
 {
     char *line = malloc(len + 1);
-    int rc = line == NULL ? out_of_memory(r) : 0;
+    int rc = 0;
 
+    if (line == NULL) {
+        return out_of_memory(r);
+    }
     r->p2p_of = 'r';
     for (size_t at = 0; at < len && rc == 0;) {
         size_t n = strcspn(text + at, "\n");
