@@ -18,3 +18,4 @@ extern const struct nt_command nt_cmd_merge;
 extern const struct nt_command nt_cmd_run;
 extern const struct nt_command nt_cmd_note;
 extern const struct nt_command nt_cmd_diff;
+extern const struct nt_command nt_cmd_doctor;

@@ -16,6 +16,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_run,
     &nt_cmd_note,
     &nt_cmd_diff,
+    &nt_cmd_doctor,
     &nt_cmd_jobs,
     &nt_cmd_query,
     &nt_cmd_merge,

@@ -1,0 +1,224 @@
+/* doctor: what each live process really got of a profile. */
+#include "tuner/cli/commands.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include "schema/tunables.h"
+#include "tuner/base/json.h"
+#include "tuner/base/text.h"
+#include "tuner/deliver/scan.h"
+
+enum { MAX_PIDS = 4096, MAX_OUTPUT = 16 << 20 };
+
+struct doctor_args {
+    const char *format, *proc, *active;
+    bool watch;
+    uint64_t interval_ns;
+};
+static const char *const formats[] = {"text", "json", NULL};
+static const struct doctor_args doctor_defaults = {.format = "text", .interval_ns = 2000000000};
+static const struct nt_opt doctor_opts[] = {
+    {.name = "format",
+     .letter = 'f',
+     .type = NT_O_STR,
+     .offset = offsetof(struct doctor_args, format),
+     .arg = "FORM",
+     .help = "text or json (default text)",
+     .choices = formats},
+    NT_OPT(NT_O_FLAG, doctor_args, watch, "watch", 'w', NULL,
+           "look again and again, and print what changed"),
+    NT_OPT(NT_O_DURATION, doctor_args, interval_ns, "interval", 0, "TIME",
+           "time between two looks (default 2s)"),
+    NT_OPT(NT_O_STR, doctor_args, proc, "proc", 0, "DIR", "folder of processes (default /proc)"),
+    NT_OPT(NT_O_STR, doctor_args, active, "active", 0, "FILE",
+           "the active file (default /run/nccltune/active)"),
+    {0}};
+
+/* What all processes of one job have in common. */
+struct group {
+    struct nt_doctor_verdict *v;
+    size_t n;
+    struct nt_doctor_job job;
+    struct nt_doctor_calls *calls;
+};
+
+static int gather(const struct nt_scan *s, struct group *g, struct nt_err *err)
+{
+    g->v = calloc(s->n + 1, sizeof(*g->v));
+    g->calls = calloc(1, sizeof(*g->calls));
+    if (g->v == NULL || g->calls == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "doctor");
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        g->v[g->n++] = s->v[i]->verdict;
+        nt_doctor_calls_add(g->calls, &s->v[i]->facts);
+    }
+    nt_doctor_job(g->v, g->n, &g->job);
+    return 0;
+}
+
+static void print_process(const struct nt_scanned *p, struct nt_buf *out)
+{
+    const struct nt_doctor_verdict *v = &p->verdict;
+    char version[24];
+
+    nt_buf_printf(out, "  %7u  %-15s %-10s", p->proc.pid, p->proc.name,
+                  nt_doctor_names[v->verdict]);
+    if (v->hash[0] != '\0') {
+        nt_buf_printf(out, "  profile %.12s", v->hash);
+    }
+    if (v->comms > 0) {
+        nt_buf_printf(out, "  %u communicator%s of up to %u ranks", v->comms,
+                      v->comms == 1 ? "" : "s", v->max_ranks);
+    }
+    if (p->facts.receipt != NULL && p->facts.head.nccl_version > 0) {
+        nt_buf_printf(out, "  NCCL %s",
+                      nt_nccl_version_text(p->facts.head.nccl_version, version, sizeof(version)));
+    }
+    nt_buf_puts(out, v->counts ? "\n" : "  (not counted)\n");
+    for (unsigned i = 0; i < v->n; i++) {
+        nt_buf_printf(out, "             %s\n", v->reason[i]);
+    }
+}
+
+static void print_text(const struct nt_scan *s, const struct group *g, struct nt_buf *out)
+{
+    nt_buf_printf(out, "%s\n", g->job.text);
+    if (s->world.active[0] != '\0') {
+        nt_buf_printf(out, "active on this host: profile %.12s\n", s->world.active);
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        print_process(s->v[i], out);
+    }
+    nt_doctor_calls_text(g->calls, out);
+    if (s->unreadable > 0) {
+        nt_buf_printf(out, "%zu process%s could not be looked into%s\n", s->unreadable,
+                      s->unreadable == 1 ? "" : "es", geteuid() != 0 ? "; root can" : "");
+    }
+}
+
+static void print_json(const struct nt_scan *s, const struct group *g, struct nt_buf *out)
+{
+    json_t *list = json_array(), *o;
+
+    for (size_t i = 0; i < s->n; i++) {
+        (void)json_array_append_new(list,
+                                    nt_doctor_verdict_json(&s->v[i]->facts, &s->v[i]->verdict));
+    }
+    o = json_pack("{s:b, s:s, s:b, s:i, s:i, s:s, s:o, s:o, s:i}", "applied", g->job.applied,
+                  "verdict", g->job.text, "ranks_disagree", g->job.disagree, "counted",
+                  (int)g->job.counted, "applied_in", (int)g->job.by_verdict[NT_DR_APPLIED],
+                  "active", s->world.active, "processes", list, "calls",
+                  nt_doctor_calls_json(g->calls), "unreadable", (int)s->unreadable);
+    nt_json_dump(o, true, out);
+    nt_buf_puts(out, "\n");
+    json_decref(o);
+}
+
+/* One look. 0: applied everywhere; -NT_E_NO: not. */
+static int look(const struct doctor_args *a, const struct nt_scan_opts *so, struct nt_buf *out,
+                struct nt_err *err)
+{
+    struct nt_scan s = {.n = 0};
+    struct group g = {.n = 0};
+    int rc = nt_scan(so, &s, err);
+
+    if (rc == 0) {
+        rc = gather(&s, &g, err);
+    }
+    if (rc == 0) {
+        if (strcmp(a->format, "json") == 0) {
+            print_json(&s, &g, out);
+        } else {
+            print_text(&s, &g, out);
+        }
+        rc = g.job.applied ? 0 : -NT_E_NO; /* the text has said it */
+        rc = out->failed ? nt_fail(err, NT_E_NOMEM, 0, "doctor") : rc;
+    }
+    free(g.v);
+    free(g.calls);
+    nt_scan_done(&s);
+    return rc;
+}
+
+/* Ends when it is interrupted, or when nothing can be looked at any more. */
+static int watch(const struct doctor_args *a, const struct nt_scan_opts *so, struct nt_err *err)
+{
+    struct nt_buf now, before;
+    struct timespec t = {(time_t)(a->interval_ns / 1000000000),
+                         (long)(a->interval_ns % 1000000000)};
+    int rc = 0;
+
+    nt_buf_init(&now, MAX_OUTPUT);
+    nt_buf_init(&before, MAX_OUTPUT);
+    while (rc == 0 || rc == -NT_E_NO) {
+        nt_buf_clear(&now);
+        rc = look(a, so, &now, err);
+        if ((rc == 0 || rc == -NT_E_NO) && strcmp(nt_buf_str(&now), nt_buf_str(&before)) != 0) {
+            (void)fputs(nt_buf_str(&now), stdout);
+            (void)puts("");
+            if (fflush(stdout) != 0) {
+                break; /* nobody reads any more */
+            }
+            nt_buf_clear(&before);
+            nt_buf_add(&before, now.data, now.len);
+        }
+        if (rc == 0 || rc == -NT_E_NO) {
+            (void)nanosleep(&t, NULL);
+        }
+    }
+    nt_buf_done(&now);
+    nt_buf_done(&before);
+    return rc;
+}
+
+static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_err *err)
+{
+    const struct doctor_args *a = opts;
+    struct nt_scan_opts so = {.proc = a->proc, .active = a->active, .npids = nargs};
+    uint32_t *pids = calloc(nargs + 1U, sizeof(*pids));
+    struct nt_buf out;
+    int rc = pids != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "doctor");
+
+    for (unsigned i = 0; rc == 0 && i < nargs; i++) {
+        uint64_t v = 0;
+        rc = nt_wrap(err, nt_parse_u64(args[i], &v, err), "PID");
+        if (rc == 0 && (v == 0 || v > INT32_MAX)) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "%s is no number of a process", args[i]);
+        }
+        if (rc == 0) {
+            pids[i] = (uint32_t)v;
+        }
+    }
+    so.pids = pids;
+    if (rc == 0 && a->watch) {
+        rc = watch(a, &so, err);
+    } else if (rc == 0) {
+        nt_buf_init(&out, MAX_OUTPUT);
+        rc = look(a, &so, &out, err);
+        (void)fputs(nt_buf_str(&out), stdout);
+        nt_buf_done(&out);
+    }
+    free(pids);
+    return rc;
+}
+
+const struct nt_command nt_cmd_doctor = {
+    .name = "doctor",
+    .summary = "what each live process really got of a profile",
+    .args = "[PID...]",
+    .max_args = MAX_PIDS,
+    .opts = doctor_opts,
+    .defaults = &doctor_defaults,
+    .size = sizeof(struct doctor_args),
+    .run = run_doctor,
+    .details =
+        "Without PID every process that has NCCL or a profile; with it those and what descends "
+        "from them. Read are /proc and the receipts that the plugins wrote: 'applied' means that "
+        "the plugin is in the process and its receipt says so. Counted are the processes that "
+        "have NCCL and a GPU, or have made a communicator.\n\nExit code 0 when the same profile is "
+        "applied in all that count, 1 when not."};

@@ -1,0 +1,442 @@
+#include "tuner/deliver/doctor.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tuner/base/json.h"
+
+/* First release that asks an env plugin. */
+enum { FIRST_ENV = 22807 };
+
+const char *const nt_doctor_names[] = {
+#define X(name, text) text,
+    NT_VERDICTS(X)
+#undef X
+        NULL};
+
+static void NT_PRINTF(2, 3) say(struct nt_doctor_verdict *v, const char *fmt, ...)
+{
+    va_list ap;
+    if (v->n == NT_DOCTOR_REASONS) {
+        return;
+    }
+    va_start(ap, fmt);
+    (void)vsnprintf(v->reason[v->n++], sizeof(v->reason[0]), fmt, ap);
+    va_end(ap);
+}
+
+/* The first trouble is the verdict; later ones are only said. */
+static void trouble(struct nt_doctor_verdict *v, enum nt_doctor_finding verdict)
+{
+    if (v->verdict == NT_DR_APPLIED) {
+        v->verdict = verdict;
+    }
+}
+
+static bool is_on(const char *value)
+{
+    return value != NULL && value[0] != '\0' && strcmp(value, "0") != 0;
+}
+
+/* ---- who ---- */
+
+/* Programs known to set variables for their children. */
+static const char *program_of(const struct nt_proc *p)
+{
+    static const struct {
+        const char *word, *name;
+    } known[] = {{"sglang", "SGLang"},       {"vllm", "vLLM"}, {"megatron", "Megatron"},
+                 {"deepspeed", "DeepSpeed"}, {"verl", "verl"}, {"trtllm", "TensorRT-LLM"},
+                 {"torchrun", "torchrun"},   {"ray::", "Ray"}, {"raylet", "Ray"}};
+    const char *word;
+    for (size_t i = 0; i < 16 && (word = nt_proc_word(p, i)) != NULL; i++) {
+        for (size_t k = 0; k < sizeof(known) / sizeof(known[0]); k++) {
+            if (strstr(word, known[k].word) != NULL) {
+                return known[k].name;
+            }
+        }
+    }
+    return NULL;
+}
+
+static void name_of(const struct nt_proc *p, char *out, size_t size)
+{
+    const char *program = program_of(p);
+    (void)snprintf(out, size, "process %u (%s)", p->pid, program != NULL ? program : p->name);
+}
+
+static bool had(const struct nt_proc *p, const char *name, const char *value)
+{
+    const char *v = nt_proc_env(p, name);
+    return v != NULL && strcmp(v, value) == 0;
+}
+
+void nt_doctor_blame(const struct nt_doctor_facts *f, const char *name, char *out, size_t size)
+{
+    const char *value = nt_proc_env(f->proc, name);
+    char who[96], clean[64];
+    unsigned i = 0;
+
+    if (!f->proc->environ_known) {
+        (void)snprintf(out, size, "by whom is not known: its environment may not be read");
+        return;
+    }
+    if (value == NULL) {
+        name_of(f->proc, who, sizeof(who));
+        (void)snprintf(out, size, "set by %s itself, after its start", who);
+        return;
+    }
+    (void)nt_clean(value, clean, sizeof(clean));
+    while (i < f->nancestors && f->ancestors[i]->environ_known &&
+           had(f->ancestors[i], name, value)) {
+        i++;
+    }
+    if (i < f->nancestors && f->ancestors[i]->environ_known && f->ancestors[i]->environ_len > 0) {
+        name_of(f->ancestors[i], who, sizeof(who));
+        (void)snprintf(out, size, "%s was set by %s for its children", clean, who);
+    } else {
+        (void)snprintf(out, size, "%s came with the environment it was launched in", clean);
+    }
+}
+
+/* ---- with a receipt ---- */
+
+static bool proven(const struct nt_doctor_facts *f)
+{
+    for (unsigned i = 0; i < NT_RECEIPT_PARTS; i++) {
+        if ((f->head.parts & 1U << i) != 0 && f->proc->plugin[i][0] != '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_part(const struct nt_doctor_facts *f, enum nt_receipt_part part)
+{
+    return (f->head.parts & 1U << part) != 0;
+}
+
+static void judge_names(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    struct nt_receipt_name n;
+    char who[160], clean[NT_RECEIPT_NAME];
+
+    for (uint32_t i = 0; i < NT_RECEIPT_NAMES; i++) {
+        if (nt_receipt_name(f->receipt, i, &n) && n.told == NT_TOLD_KEPT) {
+            nt_doctor_blame(f, n.name, who, sizeof(who));
+            trouble(v, NT_DR_PARTLY);
+            say(v, "%s: not the profile's value: %s", nt_clean(n.name, clean, sizeof(clean)), who);
+        }
+    }
+}
+
+/* Without the env plugin only the environment at the start can be compared. */
+static void judge_environment(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    struct nt_table_var_text t;
+    char who[160];
+    size_t at = 0;
+
+    while (f->table != NULL && f->proc->environ_known && nt_table_next_var(f->table, &at, &t)) {
+        const char *here = nt_proc_env(f->proc, t.name);
+        if (here != NULL && strcmp(here, t.value) != 0 && !t.override) {
+            nt_doctor_blame(f, t.name, who, sizeof(who));
+            trouble(v, NT_DR_PARTLY);
+            say(v, "%s: not the profile's value: %s", t.name, who);
+        }
+    }
+}
+
+static void judge_tuner(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    char clean[160];
+    if (f->head.nrows == 0 || has_part(f, NT_RECEIPT_TUNER)) {
+        return;
+    }
+    trouble(v, NT_DR_PARTLY);
+    if (f->proc->foreign_tuner[0] != '\0') {
+        say(v, "the table's rows are not in use: another tuner plugin is loaded: %s",
+            nt_clean(f->proc->foreign_tuner, clean, sizeof(clean)));
+    } else {
+        say(v, "the table's rows are not in use: the tuner plugin was not loaded");
+    }
+}
+
+/* NCCL asks for an env plugin once, at its first call; a tuner plugin, at each communicator. */
+static void judge_order(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                        struct nt_doctor_verdict *v)
+{
+    bool at_start = nt_proc_env(f->proc, "NCCL_ENV_PLUGIN") != NULL;
+    bool told = at_start || (w->active_env && strcmp(w->active, v->hash) == 0);
+
+    if (has_part(f, NT_RECEIPT_ENV) || !told ||
+        (f->head.nccl_version != 0 && f->head.nccl_version < FIRST_ENV)) {
+        return;
+    }
+    if (!at_start && f->proc->environ_known) {
+        trouble(v, NT_DR_TOO_LATE);
+        say(v, "NCCL had started before the variables were set: it took the table, but no "
+               "variable of the profile");
+    } else {
+        trouble(v, NT_DR_PARTLY);
+        say(v, "the env plugin was named and not loaded: what NCCL was told is not on record");
+    }
+}
+
+static void judge_comms(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    struct nt_receipt_comm c;
+    unsigned idle = 0;
+
+    for (uint32_t i = 0; i < NT_RECEIPT_COMMS; i++) {
+        if (nt_receipt_comm(f->receipt, i, &c)) {
+            v->max_ranks = c.nranks > v->max_ranks ? c.nranks : v->max_ranks;
+            idle += c.rows == 0 && f->head.nrows > 0 && c.abi != 0;
+        }
+    }
+    v->comms = f->head.ncomms;
+    if (idle > 0) {
+        say(v, "%u of %u communicators have a number of ranks for which the profile has no rows",
+            idle, v->comms);
+    }
+}
+
+static void judge_receipt(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                          struct nt_doctor_verdict *v)
+{
+    const char *at_start = nt_proc_env(f->proc, "NCCLTUNE_PROFILE");
+
+    (void)nt_clean(f->head.hash, v->hash, sizeof(v->hash));
+    (void)nt_clean(f->head.job, v->job, sizeof(v->job));
+    v->verdict = NT_DR_APPLIED;
+    judge_comms(f, v);
+    if (!proven(f)) {
+        v->verdict = NT_DR_CLAIMED;
+        say(v, f->proc->maps_known ? "there is a receipt, but the plugin that wrote it is not in "
+                                     "the process"
+                                   : "there is a receipt, but the process's maps may not be read");
+        return;
+    }
+    if (v->comms == 0 && f->head.nrows > 0) {
+        v->verdict = NT_DR_WAITING;
+        say(v, "no communicator yet");
+    }
+    if ((f->head.parts & NT_RECEIPT_MIXED) != 0) {
+        trouble(v, NT_DR_PARTLY);
+        say(v, "the plugins of this process were told two different profiles");
+    }
+    if (w->active[0] != '\0' && at_start == NULL && strcmp(w->active, v->hash) != 0) {
+        trouble(v, NT_DR_STALE);
+        say(v, "has profile %.12s; active since is %.12s", v->hash, w->active);
+    }
+    judge_order(f, w, v);
+    judge_names(f, v);
+    if (!has_part(f, NT_RECEIPT_ENV)) {
+        judge_environment(f, v);
+    }
+    judge_tuner(f, v);
+    if (f->head.lost_names > 0) {
+        say(v, "%u questions of NCCL found no room in the receipt", f->head.lost_names);
+    }
+}
+
+/* ---- without one ---- */
+
+static void judge_told(const struct nt_doctor_facts *f, const char *hash,
+                       struct nt_doctor_verdict *v)
+{
+    const char *tuner = nt_proc_env(f->proc, "NCCL_TUNER_PLUGIN");
+    bool loaded = false;
+    char clean[160];
+
+    (void)nt_clean(hash, v->hash, sizeof(v->hash));
+    (void)nt_clean(
+        nt_proc_env(f->proc, "NCCLTUNE_JOB") != NULL ? nt_proc_env(f->proc, "NCCLTUNE_JOB") : "",
+        v->job, sizeof(v->job));
+    for (unsigned i = 0; i < NT_RECEIPT_PARTS; i++) {
+        loaded = loaded || f->proc->plugin[i][0] != '\0';
+    }
+    v->verdict = v->counts || loaded ? NT_DR_CLAIMED : NT_DR_WAITING;
+    if (f->no_receipt[0] != '\0') {
+        say(v, "receipt: %.200s", f->no_receipt);
+    }
+    if (loaded) {
+        say(v, "the plugin is loaded, but there is no receipt to prove what it did");
+    } else if (tuner != NULL && strstr(tuner, "nccltune") == NULL) {
+        say(v, "NCCL_TUNER_PLUGIN names another plugin: %s", nt_clean(tuner, clean, sizeof(clean)));
+    } else if (v->counts) {
+        say(v, "told of a profile, but neither plugin nor receipt: no communicator yet, or this "
+               "NCCL does not load plugins");
+    } else {
+        say(v, "told of a profile; NCCL has not made a communicator");
+    }
+}
+
+/* What is known to drop an environment on the way. */
+static const char *dropper(const struct nt_proc *p)
+{
+    static const struct {
+        const char *name, *why;
+    } known[] = {{"srun", "srun passes on what --export says"},
+                 {"slurmstepd", "srun passes on what --export says"},
+                 {"sshd", "ssh passes no variables on"},
+                 {"sudo", "sudo drops variables"},
+                 {"raylet", "Ray workers get the raylet's environment, not the driver's"},
+                 {"orted", "mpirun passes remote ranks only what -x names"},
+                 {"prted", "mpirun passes remote ranks only what -x names"},
+                 {"containerd-shim", "containers get only the variables that they are given"},
+                 {"systemd", "units get only the variables that they are given"}};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strncmp(p->name, known[i].name, strlen(known[i].name)) == 0) {
+            return known[i].why;
+        }
+    }
+    return NULL;
+}
+
+/* An ancestor was told, this one was not: says between whom it was lost. */
+static bool lost_on_the_way(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    const struct nt_proc *below = f->proc;
+    char a[96], b[96];
+
+    for (unsigned i = 0; i < f->nancestors; i++) {
+        const struct nt_proc *p = f->ancestors[i];
+        if (nt_proc_env(p, "NCCLTUNE_PROFILE") != NULL) {
+            const char *why = dropper(below) != NULL ? dropper(below) : dropper(p);
+            name_of(p, a, sizeof(a));
+            name_of(below, b, sizeof(b));
+            say(v, "lost between %s and %s%s%s", a, b, why != NULL ? ": " : "",
+                why != NULL ? why : "");
+            return true;
+        }
+        below = p;
+    }
+    return false;
+}
+
+static void loader_reasons(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    const struct nt_proc *p = f->proc;
+    const char *parent_path = f->nancestors > 0 ? nt_proc_env(f->ancestors[0], "PYTHONPATH") : NULL;
+
+    if (!nt_proc_is_python(p)) {
+        say(v, "no Python program: the loader does not reach it; nccltune run, the nccl-conf form "
+               "or the env plugin do");
+        return;
+    }
+    say(v, "the loader did not run in this interpreter");
+    if (nt_proc_python_flag(p, 'S')) {
+        say(v, "started with -S: Python runs no .pth file");
+        return;
+    }
+    if (nt_proc_python_flag(p, 'I') || nt_proc_python_flag(p, 'E')) {
+        say(v, "started with -I or -E: PYTHONPATH and NCCLTUNE_ACTIVE are not looked at");
+    }
+    if (parent_path != NULL && nt_proc_env(p, "PYTHONPATH") == NULL && p->environ_known) {
+        say(v, "its parent had a PYTHONPATH, it has none");
+    }
+    if (nt_proc_env(p, "PYTHONPATH") != NULL) {
+        say(v, "a sitecustomize on PYTHONPATH may have come before the loader's");
+    }
+    say(v, "nccltune status tells into which interpreters the loader is installed");
+}
+
+static void judge_untold(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                         struct nt_doctor_verdict *v)
+{
+    v->verdict = NT_DR_NOT_TOLD;
+    if (!f->proc->environ_known) {
+        v->verdict = NT_DR_UNKNOWN;
+        say(v, "its environment may not be read; root may");
+        return;
+    }
+    if (lost_on_the_way(f, v)) {
+        v->verdict = NT_DR_MISSED;
+    } else if (w->active[0] != '\0') {
+        v->verdict = NT_DR_MISSED;
+        loader_reasons(f, v);
+    }
+    if (f->no_receipt[0] != '\0') {
+        say(v, "receipt: %.200s", f->no_receipt);
+    }
+}
+
+void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                     struct nt_doctor_verdict *ret)
+{
+    const char *told = nt_proc_env(f->proc, "NCCLTUNE_PROFILE");
+
+    memset(ret, 0, sizeof(*ret));
+    ret->counts =
+        (f->receipt != NULL && f->head.ncomms > 0) || (f->proc->nnccl > 0 && f->proc->gpu);
+    if (f->receipt != NULL) {
+        judge_receipt(f, w, ret);
+    } else if (is_on(nt_proc_env(f->proc, "NCCLTUNE_DISABLE"))) {
+        ret->verdict = NT_DR_OFF;
+        say(ret, "NCCLTUNE_DISABLE is set");
+    } else if (told != NULL && told[0] != '\0') {
+        judge_told(f, told, ret);
+    } else {
+        judge_untold(f, w, ret);
+    }
+    if (f->proc->nnccl > 1) {
+        trouble(ret, NT_DR_TWO_NCCL);
+        for (unsigned i = 0; i < f->proc->nnccl; i++) {
+            say(ret, "libnccl %u of %u: %.200s", i + 1, f->proc->nnccl, f->proc->nccl[i].path);
+        }
+    }
+}
+
+/* ---- the job ---- */
+
+void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, struct nt_doctor_job *ret)
+{
+    const char *hash = NULL;
+    int at;
+
+    memset(ret, 0, sizeof(*ret));
+    for (size_t i = 0; i < n; i++) {
+        if (v[i].counts) {
+            ret->counted++;
+            ret->by_verdict[v[i].verdict]++;
+            ret->disagree = ret->disagree || (hash != NULL && strcmp(hash, v[i].hash) != 0);
+            hash = v[i].hash;
+        }
+    }
+    ret->applied =
+        ret->counted > 0 && ret->by_verdict[NT_DR_APPLIED] == ret->counted && !ret->disagree;
+    if (ret->counted == 0) {
+        (void)snprintf(ret->text, sizeof(ret->text),
+                       "no process here has NCCL and a GPU, or a receipt");
+        return;
+    }
+    at = snprintf(ret->text, sizeof(ret->text), "%sapplied in %u of %u",
+                  ret->disagree ? "the ranks disagree: " : "", ret->by_verdict[NT_DR_APPLIED],
+                  ret->counted);
+    for (int k = NT_DR_APPLIED + 1; k < NT_DR_COUNT; k++) {
+        if (ret->by_verdict[k] > 0 && at > 0 && (size_t)at < sizeof(ret->text)) {
+            at += snprintf(ret->text + at, sizeof(ret->text) - (size_t)at, ", %s in %u",
+                           nt_doctor_names[k], ret->by_verdict[k]);
+        }
+    }
+}
+
+json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_doctor_verdict *v)
+{
+    json_t *reasons = json_array(), *nccl = json_array();
+
+    for (unsigned i = 0; i < v->n; i++) {
+        (void)json_array_append_new(reasons, json_string(v->reason[i]));
+    }
+    for (unsigned i = 0; i < f->proc->nnccl; i++) {
+        (void)json_array_append_new(nccl, json_string(f->proc->nccl[i].path));
+    }
+    return json_pack(
+        "{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o}", "pid",
+        (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name", f->proc->name, "verdict",
+        nt_doctor_names[v->verdict], "counts", v->counts, "profile", v->hash, "job", v->job,
+        "communicators", (int)v->comms, "ranks", (int)v->max_ranks, "nccl_version",
+        f->receipt != NULL ? (int)f->head.nccl_version : 0, "nccl", nccl, "reasons", reasons);
+}

@@ -1,0 +1,96 @@
+/*
+ * doctor - what a live process really got of a profile, from facts that were read elsewhere. Pure.
+ *
+ * A receipt without its plugin in the process's maps is a claim, not a proof. What cannot be told
+ * is said to be so.
+ */
+#pragma once
+#include <jansson.h>
+#include "profiles/format/receipt.h"
+#include "profiles/format/table.h"
+#include "tuner/deliver/proc.h"
+
+/* name, words */
+#define NT_VERDICTS(X)                                                                             \
+    X(APPLIED, "applied")                                                                          \
+    X(PARTLY, "partly")        /* something of it did not arrive; the reasons say what */          \
+    X(TOO_LATE, "too late")    /* NCCL had started before the variables came */                    \
+    X(TWO_NCCL, "two libnccl") /* applied, but a second copy may serve some communicators */       \
+    X(MISSED, "missed")        /* the profile should have come and did not: loader, launcher */    \
+    X(STALE, "stale")          /* another profile than the one that is active now */               \
+    X(CLAIMED, "claimed")      /* told, or a receipt, but no plugin: not proven */                 \
+    X(WAITING, "waiting")      /* told; no communicator yet */                                     \
+    X(NOT_TOLD, "not told")                                                                        \
+    X(OFF, "off")         /* NCCLTUNE_DISABLE */                                                   \
+    X(UNKNOWN, "unknown") /* may not be looked at */
+
+enum nt_doctor_finding {
+#define X(name, text) NT_DR_##name,
+    NT_VERDICTS(X)
+#undef X
+        NT_DR_COUNT
+};
+extern const char *const nt_doctor_names[];
+
+/* What holds for the whole host. */
+struct nt_doctor_world {
+    char boot_id[40];
+    char active[NT_HASH_HEX + 1]; /* hash of the active profile, "" if none */
+    char active_table[512];       /* its NCCLTUNE_TABLE */
+    bool active_env;              /* it carries the env plugin */
+};
+
+/* One process. Everything borrowed. */
+struct nt_doctor_facts {
+    const struct nt_proc *proc;
+    const struct nt_proc *ancestors[NT_PROC_ANCESTORS]; /* parent first */
+    unsigned nancestors;
+    const uint8_t *receipt; /* checked by nt_receipt_read(); NULL: none */
+    struct nt_receipt_head head;
+    const char *no_receipt;       /* why there is none, "" unless something is wrong with it */
+    const struct nt_table *table; /* what it was told; NULL: not known */
+};
+
+enum { NT_DOCTOR_REASONS = 24 };
+struct nt_doctor_verdict {
+    enum nt_doctor_finding verdict;
+    bool counts;                /* a rank: it makes, or can make, communicators on GPUs */
+    char hash[NT_HASH_HEX + 1]; /* the profile it has or was told, "" none */
+    char job[128];
+    unsigned comms, max_ranks;
+    unsigned n;
+    char reason[NT_DOCTOR_REASONS][256]; /* most important first */
+};
+
+void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                     struct nt_doctor_verdict *ret);
+
+/* Who gave a process a value of a variable at its start, in words. */
+void nt_doctor_blame(const struct nt_doctor_facts *f, const char *name, char *out, size_t size);
+
+/* ---- the job ---- */
+
+struct nt_doctor_job {
+    unsigned counted, by_verdict[NT_DR_COUNT];
+    bool disagree;  /* two hashes, or a hash and none, among those that count */
+    bool applied;   /* in all of them, the same */
+    char text[256]; /* one sentence */
+};
+void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, struct nt_doctor_job *ret);
+
+/* Calls per collective and size class, summed over the receipts. */
+struct nt_doctor_class {
+    uint64_t served, left, grouped;
+    struct nt_receipt_executed executed[NT_RECEIPT_CELLS];
+    bool in_table; /* a row of the profile is for this class */
+};
+struct nt_doctor_calls {
+    struct nt_doctor_class of[NT_TABLE_COLLS][NT_CLASS_COUNT];
+    unsigned receipts; /* summed */
+    bool observed;     /* the profiler plugin counted: what was executed is known */
+};
+void nt_doctor_calls_add(struct nt_doctor_calls *c, const struct nt_doctor_facts *f);
+/* A line a class, for people and for programs. */
+void nt_doctor_calls_text(const struct nt_doctor_calls *c, struct nt_buf *out);
+json_t *nt_doctor_calls_json(const struct nt_doctor_calls *c);
+json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_doctor_verdict *v);
