@@ -18,8 +18,7 @@ struct config_case {
     /* the first call of that phase, and how many calls there are */
     enum nt_coll coll;
     uint64_t bytes;
-    uint32_t count;
-    size_t calls;
+    size_t count, calls;
     const char *says; /* in the notes */
 };
 
@@ -131,6 +130,7 @@ static void test_configs(void **state)
             nt_workload_phase(&w, c->phase, &p, &e) != 0) {
             fail_msg("%s: %s", c->name, e.msg);
         }
+        assert_non_null(p);
         if (p->calls[0].coll != c->coll || p->calls[0].bytes != c->bytes ||
             p->calls[0].count != c->count || p->ncalls != c->calls ||
             strstr(nt_buf_str(&notes), c->says) == NULL) {

@@ -205,8 +205,8 @@ static int collect(const struct explain_args *o, struct nt_curves *c, struct nt_
 static int answer(const struct explain_args *o, const struct nt_workload *w, struct nt_curves *c,
                   struct nt_err *err)
 {
-    struct step steps[STEPS_MAX];
-    struct nt_explained e[STEPS_MAX];
+    struct step steps[STEPS_MAX] = {0};
+    struct nt_explained e[STEPS_MAX] = {0};
     const struct nt_wl_curve *curves = NULL;
     size_t n = nt_curves_list(c, &curves), refused = 0;
     struct nt_buf out;
