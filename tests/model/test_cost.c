@@ -209,7 +209,7 @@ static void test_choice(void **state)
         enum nt_proto proto;
     } rows[] = {{'A', 8, NT_RING, NT_LL},
                 {'A', 67108864, NT_RING, NT_SIMPLE},
-                {'B', 8, NT_TREE, NT_LL},
+                {'B', 8, NT_RING, NT_LL},
                 {'C', 67108864, NT_RING, NT_SIMPLE},
                 {'D', 67108864, NT_NVLS_TREE, NT_SIMPLE}};
     (void)state;
