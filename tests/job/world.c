@@ -2,21 +2,15 @@
 #include "tuner/base/rng.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void world_init(struct world *w, uint64_t seed)
 {
-    *w = (struct world){.seed = seed,
-                        .block_sd = 0.03,
-                        .gang_sd = 0.02,
-                        .interaction_sd = 0.005,
-                        .wrong_algo = -1,
-                        .wrong_proto = -1,
-                        .row_factor = 1};
+    *w = (struct world){
+        .seed = seed, .block_sd = 0.03, .gang_sd = 0.02, .interaction_sd = 0.005, .row_factor = 1};
 }
 
+/* NCCL's own estimate, µs. */
 static float cost(const struct nt_case *cs, int algo, int proto)
 {
     double us = 40 + (double)cs->bytes / (algo == NT_RING ? 9000.0 : 5000.0);
@@ -25,8 +19,8 @@ static float cost(const struct nt_case *cs, int algo, int proto)
     return (float)us;
 }
 
-static void executed(const struct nt_case *cs, const struct nt_call *call, const char *vars,
-                     struct nt_executed *x)
+void world_executed(const struct nt_case *cs, const struct nt_call *call, const char *vars,
+                    struct nt_executed *x)
 {
     uint16_t open = strstr(vars, "NCHANNELS=16") != NULL ? 16 : 2;
     uint16_t useful = cs->bytes < 4096 ? 1 : open;
@@ -56,7 +50,7 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
     struct nt_executed x = {0};
     double ns, b = (double)cs->bytes;
 
-    executed(cs, w->null ? &NT_CALL_DEFAULT : call, vars, &x);
+    world_executed(cs, w->null ? &NT_CALL_DEFAULT : call, w->null ? "" : vars, &x);
     /* Unlike the estimate, the tree is far better from 16 KiB to 1 MiB. */
     ns = x.algo == NT_TREE ? 60e3 + b * (b > 1048576 ? 0.25 : 0.05) : 90e3 + b * 0.14;
     ns = x.proto == NT_LL ? ns * 0.7 + b * 0.25 : ns;
@@ -64,60 +58,114 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
     return cs->mode == NT_EAGER ? ns + 15e3 : ns;
 }
 
+/* What a call asks for in its arm: the tuner of the search, the rows of a table, nothing. */
+static struct nt_call asked(const struct world *w, const struct nt_plan_step *s)
+{
+    size_t n = 0;
+    const struct nt_row_result *rows = NULL;
+
+    if (s->arm == NT_ARM_SEARCH) {
+        return s->m.call;
+    }
+    if (s->arm == NT_ARM_TABLE && w->plan != NULL) {
+        rows = nt_plan_rows(w->plan, &n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].coll == s->m.cs.coll && s->m.cs.bytes >= rows[i].min_bytes &&
+            s->m.cs.bytes <= rows[i].max_bytes) {
+            return rows[i].call;
+        }
+    }
+    return NT_CALL_DEFAULT;
+}
+
+static double noise_log(const struct world *w, const struct world_call *c, struct nt_rng *noise)
+{
+    const struct nt_case *cs = &c->step->m.cs;
+    uint64_t gang_key = nt_mix(w->seed, c->step->gang), case_key = nt_mix(cs->bytes, cs->mode);
+    uint64_t arm_key =
+        (uint64_t)c->x.algo * 4096 + (uint64_t)c->x.proto * 256 + (w->null ? 0 : c->x.channels);
+    struct nt_rng gang, arm;
+
+    nt_rng_seed(&gang, nt_mix(gang_key, case_key));
+    nt_rng_seed(&arm, nt_mix(gang_key, nt_mix(cs->bytes + cs->mode, arm_key)));
+    return w->gang_sd * nt_rng_normal(&gang) + w->interaction_sd * nt_rng_normal(&arm) +
+           w->block_sd * nt_rng_normal(noise);
+}
+
+static void time_it(struct world *w, const struct world_call *c, struct nt_plan_outcome *o)
+{
+    const struct nt_measure *m = &c->step->m;
+    double ns = world_true_ns(w, &m->cs, &c->call, c->step->vars);
+    struct nt_rng noise;
+
+    nt_rng_seed(&noise, nt_mix(w->seed, m->id));
+    if (c->step->arm == NT_ARM_TABLE && c->call.algo >= 0) {
+        ns = ns * w->row_factor +
+             (1 - w->row_factor) * world_true_ns(w, &m->cs, &NT_CALL_DEFAULT, c->step->vars);
+    }
+    ns *= (w->factor != NULL ? w->factor(c) : 1) * exp(noise_log(w, c, &noise));
+    for (unsigned i = 0; i < m->samples; i++) {
+        w->ns[i] = (uint32_t)(ns * exp(0.02 * nt_rng_normal(&noise)));
+        if (w->tail_share > 0 && c->step->arm == NT_ARM_TABLE &&
+            nt_rng_unit(&noise) < w->tail_share) {
+            w->ns[i] *= 3;
+        }
+    }
+    w->result.count = m->samples;
+    o->elapsed_ns = (uint64_t)(ns *
+                                   (m->samples + m->warmup + (m->verify != NT_VERIFY_NO) +
+                                    (m->flags & NT_M_READBACK)) *
+                                   m->inner +
+                               5e5);
+}
+
 static void measure(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o)
 {
     const struct nt_measure *m = &s->m;
-    struct nt_call call =
-        s->arm == NT_ARM_SEARCH || s->arm == NT_ARM_TABLE ? m->call : NT_CALL_DEFAULT;
-    struct nt_rng gang, arm, noise;
-    double ns;
-    bool dirty;
+    struct world_call c = {.step = s, .call = asked(w, s), .measure = ++w->measures};
+    struct nt_result *r = &w->result;
 
-    memset(&w->result, 0, sizeof(w->result));
-    w->result.id = m->id;
-    w->result.ns = w->ns;
-    o->result = &w->result;
-    w->measures++;
-    executed(&m->cs, &call, s->vars, &w->result.executed);
-    dirty = w->result.executed.algo == w->wrong_algo &&
-            w->result.executed.proto == w->wrong_proto && m->cs.bytes > w->wrong_above &&
-            (!w->wrong_in_place || m->cs.place == NT_IN_PLACE);
-    if (call.algo >= 0 && (call.algo > NT_RING || call.proto == NT_LL128)) {
-        w->result.status = NT_ST_UNAVAILABLE;
-        return;
-    }
+    *r = (struct nt_result){.id = m->id, .ns = w->ns, .executed = NT_EXECUTED_NONE};
+    o->result = r;
+    world_executed(&m->cs, &c.call, s->vars, &c.x);
     if (w->measures == w->hang_at) {
-        w->result.status = NT_ST_TIMEOUT;
-        o->lost = true;
+        w->hung = *s;
+        w->hung.vars = NULL;
+        r->status = NT_ST_TIMEOUT;
+    } else if (c.call.algo > NT_RING || (c.call.algo >= 0 && c.call.proto == NT_LL128)) {
+        r->status = NT_ST_UNAVAILABLE;
+    } else if (w->fault != NULL) {
+        r->status = w->fault(&c);
+    }
+    r->wrong = r->status == NT_ST_WRONG ? 7 : 0;
+    o->lost = r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED || r->status == NT_ST_ERROR;
+    if (r->status == NT_ST_OK) {
+        r->executed = c.x;
+        time_it(w, &c, o);
+    } else if (r->status == NT_ST_TIMEOUT) {
         o->elapsed_ns = (uint64_t)m->deadline_ms * 1000000;
-        return;
     }
-    if (m->verify != NT_VERIFY_NO && dirty) {
-        w->result.status = NT_ST_WRONG;
-        w->result.wrong = 7;
-        return;
+}
+
+static void start(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o)
+{
+    o->elapsed_ns = 1700000000;
+    for (size_t i = 0; i < s->ngangs; i++) {
+        o->gangs[i].memory_bytes = UINT64_C(300) << 20;
+        o->gangs[i].status =
+            w->start != NULL ? w->start(&s->gangs[i], &o->gangs[i].memory_bytes) : NT_ST_OK;
     }
-    nt_rng_seed(&gang, nt_mix(nt_mix(w->seed, s->gang), nt_mix(m->cs.bytes, m->cs.mode)));
-    nt_rng_seed(
-        &arm, nt_mix(nt_mix(w->seed, s->gang),
-                     nt_mix(m->cs.bytes + m->cs.mode, (uint64_t)w->result.executed.algo * 4096 +
-                                                          (uint64_t)w->result.executed.proto * 256 +
-                                                          w->result.executed.channels)));
-    nt_rng_seed(&noise, nt_mix(w->seed, m->id));
-    ns = world_true_ns(w, &m->cs, &call, s->vars);
-    if (s->arm == NT_ARM_TABLE && call.algo >= 0) {
-        ns = ns * w->row_factor +
-             (1 - w->row_factor) * world_true_ns(w, &m->cs, &NT_CALL_DEFAULT, s->vars);
+}
+
+static void cells(const struct nt_plan_step *s, struct nt_plan_outcome *o)
+{
+    o->cells = (struct nt_cells){.cs = s->cs, .asked = true};
+    for (int a = 0; a < NT_ALGO_COUNT; a++) {
+        for (int k = 0; k < NT_PROTO_COUNT; k++) {
+            o->cells.cost[a][k] = a <= NT_RING && k != NT_LL128 ? cost(&s->cs, a, k) : -1.0F;
+        }
     }
-    ns *= exp(w->gang_sd * nt_rng_normal(&gang) + w->interaction_sd * nt_rng_normal(&arm) +
-              w->block_sd * nt_rng_normal(&noise));
-    for (unsigned i = 0; i < m->samples; i++) {
-        w->ns[i] = (uint32_t)(ns * exp(0.02 * nt_rng_normal(&noise)));
-    }
-    w->result.count = m->samples;
-    o->elapsed_ns =
-        (uint64_t)(ns * (m->samples + m->warmup + (m->verify != 0) + (m->flags & 1)) * m->inner +
-                   5e5);
 }
 
 void world_do(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o)
@@ -126,23 +174,15 @@ void world_do(struct world *w, const struct nt_plan_step *s, struct nt_plan_outc
     w->steps++;
     switch (s->kind) {
     case NT_DO_START:
-        o->elapsed_ns = 1700000000;
-        break;
-    case NT_DO_STOP:
-        o->elapsed_ns = 0;
+        start(w, s, o);
         break;
     case NT_DO_CELLS:
-        o->cells.cs = s->cs;
-        o->cells.asked = true;
-        for (int a = 0; a < NT_ALGO_COUNT; a++) {
-            for (int k = 0; k < NT_PROTO_COUNT; k++) {
-                o->cells.cost[a][k] = a <= NT_RING && k != NT_LL128 ? cost(&s->cs, a, k) : -1.0F;
-            }
-        }
-        o->elapsed_ns = 200000;
+        cells(s, o);
+        break;
+    case NT_DO_MEASURE:
+        measure(w, s, o);
         break;
     default:
-        measure(w, s, o);
         break;
     }
     w->clock_ns += o->elapsed_ns;
@@ -150,6 +190,7 @@ void world_do(struct world *w, const struct nt_plan_step *s, struct nt_plan_outc
 
 int world_run(struct world *w, struct nt_plan *p, struct nt_err *err)
 {
+    w->plan = p;
     for (;;) {
         struct nt_plan_step s;
         struct nt_plan_outcome o;
@@ -158,12 +199,6 @@ int world_run(struct world *w, struct nt_plan *p, struct nt_err *err)
             return rc;
         }
         world_do(w, &s, &o);
-        if (getenv("WORLD_TRACE")) {
-            char t[80], u[40];
-            printf("%llu %d stage %d %s %s v%d f%x n%u gang %llu\n", (unsigned long long)s.seq,
-                   s.kind, s.stage, nt_case_text(&s.cs, t, 80), nt_call_text(&s.m.call, u, 40),
-                   s.m.verify, s.m.flags, s.m.samples, (unsigned long long)s.gang);
-        }
         rc = nt_plan_tell(p, &o, err);
         if (rc != 0) {
             return rc;

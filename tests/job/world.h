@@ -1,28 +1,48 @@
-/* world - a made-up machine that answers the plan's steps: deterministic by seed, with gang effects
- * and noise. */
+/*
+ * world - a made-up machine that answers the steps of a planner: deterministic by seed, with gang
+ * effects and noise, and with what a test makes different about it.
+ *
+ * Pure: the answer to a step depends on the world, the step and the number of measures so far.
+ */
 #pragma once
 #include "tuner/job/plan.h"
+
+/* A measure as the machine sees it. */
+struct world_call {
+    const struct nt_plan_step *step;
+    struct nt_call call; /* in a table arm what the served rows decide */
+    struct nt_executed x;
+    uint64_t measure; /* number of this measure, from 1 */
+};
 
 struct world {
     uint64_t seed;
     bool null; /* every call takes the default's time */
     double block_sd, gang_sd, interaction_sd;
+    double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
+    double tail_share; /* of a table arm's iterations that take three times as long */
+    uint64_t hang_at;  /* measure number that hangs, 0: none */
+    /* What is different on this machine; NULL: nothing. */
+    double (*factor)(const struct world_call *c);                         /* times the true time */
+    uint8_t (*fault)(const struct world_call *c);                         /* enum nt_status */
+    uint8_t (*start)(const struct nt_plan_gang *g, uint64_t *ret_memory); /* enum nt_status */
+    const struct nt_plan *plan; /* whose rows a table arm serves; set by world_run() */
+
     uint64_t clock_ns; /* time that gangs held the GPUs */
     uint64_t steps, measures;
-    uint64_t hang_at;            /* measure number that hangs, 0: none */
-    int wrong_algo, wrong_proto; /* wrong data from this, -1: none */
-    uint64_t wrong_above;        /* … above so many bytes */
-    bool wrong_in_place;         /* … only in place */
-    double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
+    struct nt_plan_step hung; /* the step of hang_at; its vars are gone */
     /* scratch */
     uint32_t ns[NT_MAX_SAMPLES];
     struct nt_result result;
 };
 
 void world_init(struct world *w, uint64_t seed);
-/* True time of a call under a process setting, without noise. */
+/* True time of a call under a process setting, without noise and without `factor`. */
 double world_true_ns(const struct world *w, const struct nt_case *cs, const struct nt_call *call,
                      const char *vars);
+/* What a call runs under a process setting. */
+void world_executed(const struct nt_case *cs, const struct nt_call *call, const char *vars,
+                    struct nt_executed *x);
 void world_do(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o);
 /* Runs a whole job. Returns 0 or the plan's error. */
 int world_run(struct world *w, struct nt_plan *p, struct nt_err *err);

@@ -145,6 +145,20 @@ static const char *arm_vars(const struct nt_plan *p, enum nt_arm arm, uint32_t s
     }
 }
 
+/* After a lost gang: does NCCL left alone still work? Asked of a gang that runs just that. */
+static void push_canary(struct nt_plan *p)
+{
+    struct nt_case cs = plan_case(p, 0, p->modes[0]);
+
+    for (size_t i = 0; i < p->nlive && p->canary; i++) {
+        if (p->live[i].arm == NT_ARM_DEFAULT ||
+            (p->live[i].arm == NT_ARM_SEARCH && p->live_setting == 0)) {
+            p->canary = false;
+            (void)plan_measure(p, i, FOR_CANARY, &cs, NT_CALL_DEFAULT, 1e6, 3);
+        }
+    }
+}
+
 int plan_start(struct nt_plan *p, const enum nt_arm *arms, size_t n, uint32_t setting)
 {
     struct todo *t = plan_push(p, NT_DO_START, FOR_NOTHING);
@@ -159,10 +173,8 @@ int plan_start(struct nt_plan *p, const enum nt_arm *arms, size_t n, uint32_t se
         p->live[i] = t->step.gangs[i];
     }
     p->nlive = n;
-    if (p->canary && p->npoints > 0) { /* does the default still work after a lost gang? */
-        struct nt_case cs = plan_case(p, 0, p->modes[0]);
-        p->canary = false;
-        (void)plan_measure(p, 0, FOR_CANARY, &cs, NT_CALL_DEFAULT, 1e6, 3);
+    if (p->canary) {
+        push_canary(p);
     }
     return 0;
 }
@@ -312,22 +324,44 @@ int nt_plan_next(struct nt_plan *p, struct nt_plan_step *ret, struct nt_err *err
 /* A gang is gone: all of its company is ended, and the stage starts afresh. */
 static void lost(struct nt_plan *p, const char *why)
 {
+    static const enum nt_arm search = NT_ARM_SEARCH;
+    bool searched = p->nlive > 0 && p->live[0].arm == NT_ARM_SEARCH, of_setting;
     struct setting *s = &p->settings[p->live_setting];
 
-    if (p->nlive > 0 && p->live[0].arm == NT_ARM_SEARCH && p->race_gang != NONE) {
+    of_setting = searched && p->live_setting != 0;
+    if (searched && p->race_gang != NONE) {
         s->gangs--; /* the next one takes its place in the races */
-        s->losses++;
         s->again = true;
     }
+    s->losses += searched;
     plan_flush(p);
     p->nlive = p->nlive > 0 ? p->nlive : 1;
     plan_stop(p);
     p->canary = true;
+    if (of_setting) { /* whose fault was it? A setting that hangs is no reason to give up the job */
+        (void)plan_start(p, &search, 1, 0);
+        plan_stop(p);
+    }
     if (++p->losses >= MAX_LOSSES) {
         (void)nt_fail(
             &p->failed, NT_E_MISSING, 0,
             "%u gangs in a row were lost, the last: %.200s; look at the logs of its ranks",
             p->losses, why);
+    }
+}
+
+/* NCCL left alone is what all else is judged against: it may be lost once or twice, by chance. */
+static void lost_default(struct nt_plan *p, const struct nt_plan_step *s, const struct nt_result *r)
+{
+    bool alone = s->arm == NT_ARM_DEFAULT ||
+                 (s->arm == NT_ARM_SEARCH && p->live_setting == 0 && s->m.call.algo < 0);
+    char text[80];
+
+    if (alone && ++p->default_losses >= MAX_LOSSES) {
+        (void)nt_fail(&p->failed, NT_E_MISSING, 0,
+                      "NCCL's default was lost %u times, the last at %s (%s): %.200s",
+                      p->default_losses, nt_case_text(&s->m.cs, text, sizeof(text)),
+                      nt_status_names[r->status], r->error);
     }
 }
 
@@ -402,6 +436,7 @@ int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_e
             tells[t.purpose](p, &t, o);
         }
         if (o->lost) {
+            lost_default(p, &t.step, o->result);
             lost(p, o->result->error);
         }
         break;

@@ -80,7 +80,7 @@ struct check_point {
     bool arms[NT_ARM_COUNT];           /* who runs it; baselines always */
     double x[NT_ARM_COUNT][MAX_PAIRS]; /* mean log ns per pair; NAN: none */
     double est_ns;
-    struct nt_call call; /* of the table there */
+    struct nt_call call;  /* of the table there */
     struct nt_call asked; /* how the search asked for it: what a replay knows */
     bool not_recorded, broken[NT_ARM_COUNT];
 };
@@ -137,9 +137,10 @@ struct nt_plan {
     size_t head, tail, cap;
     struct nt_plan_gang live[NT_PLAN_GANGS];
     size_t nlive;
-    uint32_t live_setting; /* of a search gang */
-    uint32_t losses;       /* gangs lost in a row without a good trial between */
-    bool canary;           /* the next gang first shows that the default still works */
+    uint32_t live_setting;   /* of a search gang */
+    uint32_t losses;         /* gangs lost in a row without a good trial between */
+    uint32_t default_losses; /* gangs lost over NCCL left alone, in all */
+    bool canary;             /* the next gang first shows that the default still works */
 
     struct point *points;
     uint32_t npoints;

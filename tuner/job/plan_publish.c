@@ -188,6 +188,21 @@ struct part {
         hi_holds; /* the row may reach down to, up to the middle between this size and the next */
 };
 
+/* An odd size, compute beside and groups are looked at once for the whole row: it stands or falls
+ * with them. */
+static void judge_once(struct nt_plan *p, uint32_t row)
+{
+    for (size_t i = 0; i < p->confirm.npoints && !p->rows[row].out; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        bool once = c->kind == CHECK_OFF || c->kind == CHECK_BUSY || c->kind == CHECK_GROUP;
+        if (c->row == row && once && !guard_holds(p, c, NT_ARM_TABLE)) {
+            p->rows[row].out = true;
+            (void)snprintf(p->rows[row].why, sizeof(p->rows[row].why), "not within the guard: %s",
+                           check_name(c->kind));
+        }
+    }
+}
+
 static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
 {
     struct part part = {.lo_holds = true, .hi_holds = true};
@@ -243,6 +258,7 @@ static void publish_row(struct nt_plan *p, uint32_t row)
         base++;
     }
     judge_tail(p, row);
+    judge_once(p, row);
     for (uint32_t i = r->range.first; i <= r->range.last; i++) {
         struct part part = judge_size(p, row, base + i);
         uint64_t lo =

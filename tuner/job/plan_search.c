@@ -11,8 +11,9 @@
 static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
 enum {
-    MAX_HANGS = 2
-}; /* of one algorithm and protocol in a job, before it is left alone everywhere */
+    MAX_HANGS = 2, /* of one algorithm and protocol in a job, before it is left alone everywhere */
+    MAX_SETTING_LOSSES = 2, /* gangs of one process setting */
+};
 
 static const struct {
     uint32_t min_gangs, max_gangs, settings;
@@ -362,6 +363,16 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
             return true;
         }
     }
+    for (uint32_t k = 0; k < p->nmodes; k++) { /* a race of one is over before its first block */
+        enum nt_mode m = p->modes[k];
+        if (c->def_n[m] == 0 && nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE) {
+            ask = (struct nt_ask){
+                .arm = 0,
+                .samples = plan_samples(m, p->points[point].bytes, plan_default_ns(p, point, m))};
+            push_block(p, setting, point, m, &ask);
+            return true;
+        }
+    }
     return false;
 }
 
@@ -466,6 +477,10 @@ static bool race_setting(struct nt_plan *p, uint32_t setting)
             return false;
         }
         plan_stop(p);
+        if (setting != 0 && s->losses >= MAX_SETTING_LOSSES) {
+            s->status = NT_ST_CRASHED;
+            return false;
+        }
         (void)plan_start(p, &search, 1, setting);
         return true;
     }
@@ -639,7 +654,7 @@ static bool try_setting(struct nt_plan *p)
 
     if (s->status == NT_ST_OK && have_cells(p, p->refine_at)) {
         if (p->nlive == 0 || p->live_setting != p->refine_at) {
-            if (s->losses < 2) { /* a second one where the first was lost */
+            if (s->losses < MAX_SETTING_LOSSES) { /* a second one where the first was lost */
                 plan_stop(p);
                 (void)plan_start(p, &search, 1, p->refine_at);
                 return true;
@@ -698,8 +713,14 @@ bool refine_refill(struct nt_plan *p)
     }
     (void)nt_refine_incumbent(p->refine, values, NULL);
     p->table_setting = asked_setting(p, values);
-    if (p->table_setting == NONE) {
+    if (p->table_setting == NONE || p->settings[p->table_setting].status != NT_ST_OK) {
         p->table_setting = 0;
     }
-    return p->table_setting != 0 && race_setting(p, p->table_setting);
+    if (p->table_setting != 0 && race_setting(p, p->table_setting)) {
+        return true;
+    }
+    if (p->settings[p->table_setting].status != NT_ST_OK) {
+        p->table_setting = 0;
+    }
+    return false;
 }
