@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes what a live machine shows for an NCCL topology XML: sysfs and proc below a root, and the data of the stub NVML.
 
+  make_live.py --jobs FILE        one line for each machine: the arguments below
   make_live.py XML ROOT [--width BUSID=N] [--acs BUSID] [--iommu TYPE] [--p2p A-B=STATUS] [--down NIC] [--drop-link GPU]
                [--memory MIB] [--name NAME] [--mig GPU]
 
@@ -11,6 +12,7 @@ import os
 import pathlib
 import re
 import struct
+import sys
 import xml.etree.ElementTree as ET
 
 
@@ -141,7 +143,7 @@ class Machine:
         self.nvml()
 
 
-def main():
+def make(argv):
     p = argparse.ArgumentParser()
     p.add_argument("xml")
     p.add_argument("root")
@@ -150,11 +152,19 @@ def main():
     p.add_argument("--iommu")
     p.add_argument("--memory", default="81559")
     p.add_argument("--name", default="NVIDIA Invented 80GB")
-    args = p.parse_args()
+    args = p.parse_args(argv)
     text = pathlib.Path(args.xml).read_text()
     text = re.sub("<!--.*?-->", "", text, flags=re.S)  # dashes inside them are no XML
     start, end = text.find("<system"), text.find("</system>") + len("</system>")
     Machine(args).build(ET.fromstring(text[start:end]))
+
+
+def main():
+    if len(sys.argv) == 3 and sys.argv[1] == "--jobs":
+        for line in pathlib.Path(sys.argv[2]).read_text().splitlines():
+            make(line.split())
+    else:
+        make(sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -99,6 +99,24 @@ static void c2c_lost(struct element *e)
     tree_drop_kid(tree_find(e, "gpu", 2), 1);
 }
 
+static void c2c_fewer(struct element *e)
+{
+    tree_set(tree_find(e, "c2c", 3), "count", "4");
+}
+
+/* All four GPUs of the second tray. */
+static void tray_without_links(struct element *e)
+{
+    for (int i = 4; i < 8; i++) {
+        tree_drop_kid(tree_find(e, "gpu", i), 0);
+    }
+}
+
+static void width_not_known(struct element *e)
+{
+    tree_set(parent_of(e, tree_find(e, "gpu", 2)), "link_width", "255");
+}
+
 static void other_model(struct element *e)
 {
     tree_set(parent_of(e, tree_find(e, "gpu", 0)), "device", "0x2331");
@@ -148,6 +166,10 @@ static const struct {
     {"gdr lost on a NIC", "nvswitch8.xml", gdr_lost_nic, NT_F_GDR_LOST, 1, true, "NIC5 (mlx5_5)"},
     {"no gdr anywhere", "nvswitch8.xml", gdr_nowhere, -1, 0, false, NULL},
     {"C2C lost", "tray1.xml", c2c_lost, NT_F_C2C_MISSING, 1, true, "GPU2"},
+    {"C2C fewer", "tray1.xml", c2c_fewer, NT_F_C2C_MISSING, 1, true, "GPU3"},
+    {"a tray without NVLinks", "tray2.xml", tray_without_links, NT_F_NVLINK_MISSING, 4, true,
+     "GPU4"},
+    {"width not known", "pcie4.xml", width_not_known, -1, 0, false, NULL},
     {"two models", "nvswitch8.xml", other_model, NT_F_MIXED_GPUS, 1, false, ""},
     {"part of a machine", "mesh8.xml", outside, NT_F_NOTE, 1, false, ""},
 };

@@ -17,7 +17,6 @@
 extern char **environ;
 
 static char folder[256]; /* of all machines of this run */
-static int machines;
 
 static int run(char *const *argv)
 {
@@ -30,27 +29,26 @@ static int run(char *const *argv)
     return status;
 }
 
-/* Writes the machine of a data file, changed as the options say; its root. */
-static void make(const char *name, const char *const *options, char root[512])
+/* Where the machine of a data file, changed as the options say, lies. */
+static void root_of(const char *name, const char *const *options, char root[512])
 {
-    char script[4096], xml[4096];
-    char *argv[24] = {(char[]){"python3"}, script, xml, root};
-    int n = 4;
-
-    (void)snprintf(root, 512, "%s/%s", folder, name);
-    if (options == NULL && access(root, F_OK) == 0) {
-        return; /* the well machine is there */
-    }
-    if (options != NULL) {
-        (void)snprintf(root, 512, "%s/m%d", folder, machines++);
-    }
-    (void)snprintf(script, sizeof(script), "%s/tests/topology/make_live.py",
-                   getenv("NT_SOURCE_DIR"));
-    (void)data_path(name, xml, sizeof(xml));
+    int n = snprintf(root, 512, "%s/%s", folder, name);
     for (; options != NULL && *options != NULL; options++) {
-        argv[n++] = (char *)(uintptr_t)*options;
+        n += snprintf(root + n, 512 - (size_t)n, "+%s", *options);
     }
-    assert_int_equal(run(argv), 0);
+}
+
+/* Adds it to what one run of the script makes. */
+static void order(FILE *jobs, const char *name, const char *const *options)
+{
+    char root[512], xml[4096];
+
+    root_of(name, options, root);
+    (void)fprintf(jobs, "%s %s", data_path(name, xml, sizeof(xml)), root);
+    for (; options != NULL && *options != NULL; options++) {
+        (void)fprintf(jobs, " %s", *options);
+    }
+    (void)fprintf(jobs, "\n");
 }
 
 static struct nt_topology *read_root(const char *root, const char *library)
@@ -71,15 +69,16 @@ static struct nt_topology *read_root(const char *root, const char *library)
 static struct nt_topology *read_live(const char *name, const char *const *options)
 {
     char root[512];
-    make(name, options, root);
+    root_of(name, options, root);
     return read_root(root, getenv("NT_STUB_LIBRARY"));
 }
+
+static const char *const names[] = {"nvswitch8.xml", "pcie4.xml", "mesh8.xml",
+                                    "pairs4.xml",    "tray1.xml", "template4.xml"};
 
 /* A machine and NCCL's dump of it are the same machine. */
 static void test_live_is_what_xml_says(void **state)
 {
-    static const char *const names[] = {"nvswitch8.xml", "pcie4.xml", "mesh8.xml",
-                                        "pairs4.xml",    "tray1.xml", "template4.xml"};
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         struct nt_topology *xml = read_data(names[i]), *live = read_live(names[i], NULL);
@@ -173,10 +172,15 @@ static void test_findings(void **state)
     }
 }
 
+/* More changes of pcie4.xml. */
+static const char *const passed_through[] = {"--iommu", "identity", NULL},
+                         *const less_memory[] = {"--memory", "40960", NULL},
+                         *const near_memory[] = {"--memory", "81100", NULL};
+static const char *const *const more[] = {passed_through, less_memory, near_memory};
+
 static void test_iommu_passed_through(void **state)
 {
-    static const char *const options[] = {"--iommu", "identity", NULL};
-    struct nt_topology *t = read_live("pcie4.xml", options);
+    struct nt_topology *t = read_live("pcie4.xml", passed_through);
     (void)state;
     assert_int_equal(t->nfindings, 0);
     assert_int_equal(t->pcis[t->gpus[0].pci].iommu, NT_OFF);
@@ -187,10 +191,8 @@ static void test_iommu_passed_through(void **state)
 /* Memory is known to the live machine only: two of them are compared by it. */
 static void test_memory(void **state)
 {
-    static const char *const less[] = {"--memory", "40960", NULL}, *const near[] = {"--memory",
-                                                                                    "81100", NULL};
-    struct nt_topology *a = read_live("pcie4.xml", NULL), *b = read_live("pcie4.xml", less),
-                       *c = read_live("pcie4.xml", near);
+    struct nt_topology *a = read_live("pcie4.xml", NULL), *b = read_live("pcie4.xml", less_memory),
+                       *c = read_live("pcie4.xml", near_memory);
     uint32_t compared;
     (void)state;
     assert_int_equal(nt_identity_compare(&a->identity, &b->identity, &compared), 1U << NT_G_MEMORY);
@@ -207,7 +209,7 @@ static void test_without_nvml(void **state)
     char root[512];
     uint32_t compared;
     (void)state;
-    make("pcie4.xml", NULL, root);
+    root_of("pcie4.xml", NULL, root);
     t = read_root(root, "/nonexistent/libnvidia-ml.so.1");
     assert_int_equal(t->ngpus, 4);
     assert_int_equal(nt_identity_compare(&xml->identity, &t->identity, &compared), 0);
@@ -233,7 +235,7 @@ static void test_in_time(void **state)
     char root[512];
     double best = 1e9;
     (void)state;
-    make("nvswitch8.xml", NULL, root);
+    root_of("nvswitch8.xml", NULL, root);
     for (int i = 0; i < 20; i++) {
         struct timespec a, b;
         double ms;
@@ -250,10 +252,34 @@ static void test_in_time(void **state)
 
 static int set_up(void **state)
 {
+    char script[4096], jobs[512];
+    char *argv[] = {(char[]){"python3"}, script, (char[]){"--jobs"}, jobs, NULL};
+    FILE *out;
+
     (void)state;
     (void)snprintf(folder, sizeof(folder), "%s/topology-XXXXXX",
                    getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
-    return mkdtemp(folder) == NULL ? -1 : 0;
+    if (mkdtemp(folder) == NULL) {
+        return -1;
+    }
+    (void)snprintf(script, sizeof(script), "%s/tests/topology/make_live.py",
+                   getenv("NT_SOURCE_DIR"));
+    (void)snprintf(jobs, sizeof(jobs), "%s/jobs", folder);
+    out = fopen(jobs, "w");
+    if (out == NULL) {
+        return -1;
+    }
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        order(out, names[i], NULL);
+    }
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        order(out, rows[i].machine, rows[i].options);
+    }
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++) {
+        order(out, "pcie4.xml", more[i]);
+    }
+    (void)fclose(out);
+    return run(argv);
 }
 
 static int tear_down(void **state)

@@ -74,6 +74,13 @@ static const struct {
      "[1,0]<stdout>:GPU2 PIX NODE X SYS PIX SYS 0-15 0\n"
      "[1,0]<stdout>:GPU3 SYS SYS SYS X SYS PHB 16-31 1\n"
      "[1,0]<stdout>: NIC0 PIX NODE PIX SYS X SYS\n[1,0]<stdout>: NIC1 SYS SYS SYS PHB SYS X\n"},
+    {"host prefixes",
+     "node7:\t\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
+     "node7:\tGPU0\t X \tNV4\tPIX\tSYS\tPIX\tSYS\t0-15\t0\t\tN/A\nnode7:\tGPU1\tNV4\t X "
+     "\tNODE\tSYS\tNODE\tSYS\t0-15\t0\t\tN/A\n"
+     "node7:\tGPU2\tPIX\tNODE\t X \tSYS\tPIX\tSYS\t\t0\t\tN/A\nnode7:\tGPU3\tSYS\tSYS\tSYS\t X "
+     "\tSYS\tPHB\t16-31\t1\t\tN/A\n"
+     "node7:\tNIC0\tPIX\tNODE\tPIX\tSYS\t X \tSYS\nnode7:\tNIC1\tSYS\tSYS\tSYS\tPHB\tSYS\t X \n"},
     {"markdown", "| | GPU0 | GPU1 | GPU2 | GPU3 | NIC0 | NIC1 | CPU Affinity | NUMA Affinity |\n"
                  "|---|---|---|---|---|---|---|---|---|\n"
                  "| GPU0 | X | NV4 | PIX | SYS | PIX | SYS | 0-15 | 0 |\n"

@@ -45,6 +45,8 @@ static const struct {
      "<system version=\"1\"><cpu numaid=\"0x1\"><pci busid=\"01:00.0\" "
      "class=\"197120\"/></cpu></system>",
      NULL},
+    {"busid without function",
+     "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:01:1c\"/></cpu></system>", NULL},
     {"version 3", "<system version=\"3\"></system>", "version '3' is not known"},
     {"no version", "<system><cpu numaid=\"0\"/></system>", "has no version"},
     {"empty", "<system version=\"1\"></system>", "no PCI device"},

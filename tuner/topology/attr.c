@@ -41,14 +41,15 @@ static bool hex_part(const char **p, int max, char end, uint64_t *ret)
 
 bool nt_parse_bus(const char *text, uint64_t *ret)
 {
-    uint64_t domain = 0, bus, device, function;
+    uint64_t domain = 0, bus, device, function = 0;
+    char before = strchr(text, '.') != NULL ? '.' : '\0'; /* people leave the function out */
     const char *p = text, *first = strchr(text, ':');
 
     if (first != NULL && strchr(first + 1, ':') != NULL && !hex_part(&p, 8, ':', &domain)) {
         return false;
     }
-    if (!hex_part(&p, 2, ':', &bus) || !hex_part(&p, 2, '.', &device) ||
-        !hex_part(&p, 1, '\0', &function)) {
+    if (!hex_part(&p, 2, ':', &bus) || !hex_part(&p, 2, before, &device) ||
+        (before == '.' && !hex_part(&p, 1, '\0', &function))) {
         return false;
     }
     *ret = domain << 20 | bus << 12 | device << 4 | function;

@@ -142,19 +142,18 @@ static int links_of(const struct nt_topology *t, int gpu)
 }
 
 /* What most siblings have; of two equally frequent values the larger. Siblings: GPUs of the same
- * capability and host. */
+ * capability, on all hosts: a tray may have lost its links as a whole. */
 static int usual_links(const struct nt_topology *t, int gpu)
 {
     int best = links_of(t, gpu), best_n = 0;
 
     for (int i = 0; i < t->ngpus; i++) {
         int v = links_of(t, i), n = 0;
-        if (t->gpus[i].sm != t->gpus[gpu].sm || t->gpus[i].host != t->gpus[gpu].host) {
+        if (t->gpus[i].sm != t->gpus[gpu].sm) {
             continue;
         }
         for (int j = 0; j < t->ngpus; j++) {
-            n += t->gpus[j].sm == t->gpus[gpu].sm && t->gpus[j].host == t->gpus[gpu].host &&
-                 links_of(t, j) == v;
+            n += t->gpus[j].sm == t->gpus[gpu].sm && links_of(t, j) == v;
         }
         if (n > best_n || (n == best_n && v > best)) {
             best = v;
@@ -196,22 +195,22 @@ static void look_at_nvlink(struct nt_model *m, int gpu)
 static void look_at_links(struct nt_model *m)
 {
     const struct nt_topology *t = m->t;
-    bool c2c = false;
-    int outside = 0;
+    int outside = 0, c2c = 0;
 
     if ((t->known >> NT_G_NVLINK & 1) == 0) {
         return;
     }
     for (int i = 0; i < t->ngpus; i++) {
         look_at_nvlink(m, i);
-        c2c = c2c || t->gpus[i].c2c_links > 0;
+        c2c = t->gpus[i].c2c_links > c2c ? t->gpus[i].c2c_links : c2c;
     }
-    for (int i = 0; i < t->ngpus && c2c; i++) {
+    for (int i = 0; i < t->ngpus; i++) {
         char who[16];
-        if (t->gpus[i].c2c_links <= 0) {
+        if (t->gpus[i].c2c_links >= 0 && t->gpus[i].c2c_links < c2c) {
             (void)nt_gpu_label(t, i, who, sizeof(who));
             nt_find(m, NT_F_C2C_MISSING, true, who,
-                    "%s has no C2C link to its CPU, its siblings have", who);
+                    "%s has %d C2C links to its CPU, its siblings have %d", who,
+                    t->gpus[i].c2c_links, c2c);
         }
     }
     for (int i = 0; i < t->nends; i++) {

@@ -330,27 +330,19 @@ static int row_name(const struct nt_smi_matrix *m, const struct token *t, int n,
     return -1;
 }
 
-/* The number in the NUMA column: by tabs where there are tabs, since fields may be empty. */
-static int numa_of(const char *line, const struct token *rest, int nrest, int nwords)
+/* The number in the NUMA column, second behind the cells: by tabs where there are tabs, since
+ * fields may be empty. after: the end of the last cell. */
+static int numa_of(const char *after, const struct token *rest, int nrest)
 {
     char *end, text[NT_SMI_NAME] = "";
+    const char *tab = strchr(after, '\t');
     long v;
 
-    if (strchr(line, '\t') != NULL) {
-        for (int i = 0; i <= nwords + 1 && line != NULL; i++) {
-            line = strchr(line, '\t');
-            line = line == NULL ? NULL : line + 1;
-        }
-        if (line != NULL) {
-            size_t n = strcspn(line, "\t");
-            while (n > 0 && *line == ' ') {
-                line++;
-                n--;
-            }
-            while (n > 0 && line[n - 1] == ' ') {
-                n--;
-            }
-            nt_copy_text(text, sizeof(text), line, n);
+    if (tab != NULL) {
+        tab = strchr(tab + 1, '\t');
+        if (tab != NULL) {
+            size_t skip = strspn(tab + 1, " ");
+            nt_copy_text(text, sizeof(text), tab + 1 + skip, strcspn(tab + 1 + skip, " \t"));
         }
     } else if (nrest >= 2) {
         int i = 1;
@@ -387,8 +379,7 @@ static struct nt_smi_row *add_row(struct nt_smi_matrix *m, struct token name)
 }
 
 /* Cells from the tokens on; what follows them are the affinity columns. */
-static void fill_row(struct nt_smi_matrix *m, struct nt_smi_row *row, const char *line,
-                     const struct token *t, int n)
+static void fill_row(struct nt_smi_matrix *m, struct nt_smi_row *row, const struct token *t, int n)
 {
     int i = 0;
     for (; i < n; i++) {
@@ -401,7 +392,7 @@ static void fill_row(struct nt_smi_matrix *m, struct nt_smi_row *row, const char
     if (i < n && row->affinity[0] == '\0') {
         nt_copy_text(row->affinity, sizeof(row->affinity), t[i].p, t[i].n);
         if (m->numa_column) {
-            row->numa = numa_of(line, t + i, n - i, i);
+            row->numa = numa_of(i > 0 ? t[i - 1].p + t[i - 1].n : t[0].p, t + i, n - i);
         }
     }
 }
@@ -416,8 +407,7 @@ static bool has_row(const struct nt_smi_matrix *m, struct token name)
     return false;
 }
 
-static int on_row(struct nt_smi *r, const char *line, const struct token *t, int n, int at,
-                  struct token name)
+static int on_row(struct nt_smi *r, const struct token *t, int n, int at, struct token name)
 {
     struct nt_smi_matrix *m = current(r);
     struct nt_smi_row *row;
@@ -435,7 +425,7 @@ static int on_row(struct nt_smi *r, const char *line, const struct token *t, int
     if (row == NULL) {
         return out_of_memory(r);
     }
-    fill_row(m, row, line, t + at + 1, n - at - 1);
+    fill_row(m, row, t + at + 1, n - at - 1);
     return 0;
 }
 
@@ -494,7 +484,7 @@ static int on_line(struct nt_smi *r, char *line)
     }
     at = row_name(m, t, n, &name);
     if (at >= 0) {
-        return on_row(r, line, t, n, at, name);
+        return on_row(r, t, n, at, name);
     }
     if (n == 2 && t[0].n > 1 && t[0].p[t[0].n - 1] == ':' && memcmp(t[0].p, "NIC", 3) == 0) {
         on_legend(r, t);
@@ -502,7 +492,7 @@ static int on_line(struct nt_smi *r, char *line)
     }
     if (n > 0 && last != NULL && last->n < m->ncols && words_of(t[0], c, NT_SMI_COLS) > 0 &&
         !(n > 1 && t[1].p[0] == '=')) {
-        fill_row(m, last, line, t, n); /* wrapped by the terminal */
+        fill_row(m, last, t, n); /* wrapped by the terminal */
         return 0;
     }
     if (n > 0 && wrapped_header(r, m, t[0], rest)) {

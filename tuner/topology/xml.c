@@ -247,6 +247,7 @@ static void on_pci(struct reader *r, const char **atts)
     p->sub_vendor = (uint16_t)attr_int(atts, "subsystem_vendor", 0, 0xffff, 0);
     p->sub_device = (uint16_t)attr_int(atts, "subsystem_device", 0, 0xffff, 0);
     p->width = attr_int(atts, "link_width", 0, 64, 0);
+    p->width = p->width > 32 ? 0 : p->width; /* 63 and 255 stand for unknown */
     p->speed_mts = speed != NULL ? nt_parse_link_speed(speed) : 0;
     r->pci_stack[r->depth] = r->m.t->npcis - 1;
 }
