@@ -197,6 +197,36 @@ static void test_foreign_files(void **state)
     world_close(&w);
 }
 
+/* A good receipt that is reached through a link, or is another process's, is not joined. */
+static void test_only_its_own(void **state)
+{
+    struct world w;
+    struct nt_why why = {""};
+    char path[300], real[300];
+    uint8_t *r;
+    (void)state;
+    world_open(&w);
+    file_of(w.receipts, path, sizeof(path));
+    (void)snprintf(real, sizeof(real), "%s/real", w.dir);
+    r = attach(HASH, &why);
+    assert_non_null(r);
+    assert_int_equal(rename(path, real), 0);
+    assert_int_equal(symlink(real, path), 0);
+    assert_null(attach(HASH, &why));
+    assert_int_equal(rename(real, path), 0);
+    nt_le_put(r + NT_RECEIPT_AT_PID, 4, (uint64_t)getpid() + 1);
+    assert_null(attach(HASH, &why));
+    nt_le_put(r + NT_RECEIPT_AT_PID, 4, (uint64_t)getpid());
+    nt_le_put(r + NT_RECEIPT_AT_START, 8, nt_start_ticks() + 1);
+    assert_null(attach(HASH, &why));
+    nt_le_put(r + NT_RECEIPT_AT_START, 8, nt_start_ticks());
+    uint8_t *again = attach(HASH, &why);
+    assert_non_null(again);
+    (void)munmap(again, NT_RECEIPT_BYTES);
+    (void)munmap(r, NT_RECEIPT_BYTES);
+    world_close(&w);
+}
+
 static void test_folders(void **state)
 {
     struct world w;
@@ -295,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_more_communicators_than_room),
         cmocka_unit_test(test_foreign_files),
         cmocka_unit_test(test_folders),
+        cmocka_unit_test(test_only_its_own),
         cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -105,11 +105,12 @@ int host_ask(const struct host *h, void *ctx, struct host_call *c)
 
     c->nalgo = c->nalgo > 0 ? c->nalgo : 7;
     c->nproto = c->nproto > 0 ? c->nproto : 3;
-    for (int i = 0; i < 32; i++) { /* beyond the table: a guard that must stay */
+    for (int i = 0; i < 32; i++) {
         bool open = i < c->nalgo * c->nproto &&
                     nt_kernel_exists(c->coll, i / c->nproto, i % c->nproto) &&
                     (c->closed >> (unsigned)i & 1U) == 0;
         before[i] = open ? (float)(100 + i) : c->ignored < 0 ? c->ignored : -1;
+        before[i] = i < c->nalgo * c->nproto ? before[i] : 7; /* not the table's: must stay */
     }
     memcpy(cost, before, sizeof(cost));
     c->algo = c->proto = -1;
