@@ -124,13 +124,15 @@ static void test_configs(void **state)
         struct nt_err e = {0};
         struct nt_buf notes;
         json_t *doc = NULL;
+        int rc;
         nt_buf_init(&notes, 4096);
-        if (nt_json_parse(c->config, strlen(c->config), c->name, &doc, &e) != 0 ||
-            nt_workload_from_config(doc, "m", &c->s, &w, &notes, &e) != 0 ||
-            nt_workload_phase(&w, c->phase, &p, &e) != 0) {
+        rc = nt_json_parse(c->config, strlen(c->config), c->name, &doc, &e);
+        rc = rc == 0 ? nt_workload_from_config(doc, "m", &c->s, &w, &notes, &e) : rc;
+        rc = rc == 0 ? nt_workload_phase(&w, c->phase, &p, &e) : rc;
+        if (rc != 0 || p == NULL) {
             fail_msg("%s: %s", c->name, e.msg);
+            return;
         }
-        assert_non_null(p);
         if (p->calls[0].coll != c->coll || p->calls[0].bytes != c->bytes ||
             p->calls[0].count != c->count || p->ncalls != c->calls ||
             strstr(nt_buf_str(&notes), c->says) == NULL) {

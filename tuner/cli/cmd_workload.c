@@ -4,9 +4,10 @@
 
 #include "tuner/base/text.h"
 #include "tuner/cli/commands.h"
+#include "tuner/cli/receipts_workload.h"
 #include "tuner/workload/workload.h"
 
-enum { CONFIG_MAX = 16 << 20 };
+enum { CONFIG_MAX = 16 << 20, RECEIPTS_MAX = 1024 };
 
 struct workload_args {
     uint32_t tp, draft, prefill;
@@ -151,13 +152,35 @@ static int show(const struct workload_args *o, const char *path, struct nt_err *
     return rc;
 }
 
+static int from_receipts(const struct workload_args *o, char **paths, unsigned n,
+                         struct nt_err *err)
+{
+    struct nt_workload w;
+    struct nt_buf notes;
+    int rc;
+    nt_buf_init(&notes, 1 << 16);
+    rc = nt_workload_from_receipts(paths, n, o->name != NULL ? o->name : "receipts", &w, &notes,
+                                   err);
+    if (rc == 0) {
+        (void)fputs(nt_buf_str(&notes), stderr);
+        rc = emit(o, &w, err);
+    }
+    nt_buf_done(&notes);
+    return rc;
+}
+
 static int run_workload(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
-    static const char *const actions[] = {"from-config", "show", NULL};
+    static const char *const actions[] = {"from-config", "from-receipts", "show", NULL};
     int action = nt_vocab_find(actions, "action", args[0], err);
-    (void)nargs;
     if (action < 0) {
         return action;
+    }
+    if (action == 1) {
+        return from_receipts(opts, args + 1, nargs - 1, err);
+    }
+    if (nargs > 2) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s takes one file", args[0]);
     }
     return action == 0 ? from_config(opts, args[1], err) : show(opts, args[1], err);
 }
@@ -165,9 +188,9 @@ static int run_workload(const void *opts, unsigned nargs, char **args, struct nt
 const struct nt_command nt_cmd_workload = {
     .name = "workload",
     .summary = "which collectives a model's step makes",
-    .args = "from-config|show FILE",
+    .args = "from-config|from-receipts|show FILE...",
     .min_args = 2,
-    .max_args = 2,
+    .max_args = RECEIPTS_MAX + 1,
     .opts = workload_opts,
     .defaults = &workload_defaults,
     .size = sizeof(struct workload_args),
@@ -180,5 +203,6 @@ const struct nt_command nt_cmd_workload = {
         "tokens x "
         "hidden size x bytes of the activation type. What was assumed is said on standard "
         "error.\n\n"
+        "from-receipts takes the calls that the plugins of a job's processes counted.\n\n"
         "The document can be written and changed by hand; show checks one and prints it.",
 };

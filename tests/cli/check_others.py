@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""check_others.py NCCLTUNE: import, lint, workload and explain as a user meets them: words, files and exit codes."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+NCCLTUNE = sys.argv[1]
+HEAD = ("# Collective test starting: all_reduce_perf\n"
+        "#  Rank  0 Group  0 Pid   11 on  alpha device  0 [0x01] G\n#  Rank  1 Group  0 Pid   12 on  alpha device  1 [0x02] G\n")
+ROW = "8192 2048 float sum -1 {0:.2f} {1:.2f} {1:.2f} 0 {0:.2f} {1:.2f} {1:.2f} 0\n# Out of bounds values : 0 OK\n"
+FILES = {
+    "a.log": HEAD + ROW.format(10, 0.82), "b.log": HEAD + ROW.format(20, 0.41), "cut.log": HEAD,
+    "t.csv": "collective,ranks,size_bytes,backend,time_us\nallreduce,8,8192,nccl,24\nallreduce,8,65536,nccl,30\n"
+             "allreduce,8,8192,custom,12\nallreduce,8,65536,custom,28\n",
+    "bad.csv": "a,b\n1,2\n",
+    "ok.conf": "NCCL_IB_TC=41\n", "bad.conf": "NCCL_BUFFSIZE=4M\n",
+    "config.json": json.dumps({"hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 1000, "torch_dtype": "bfloat16"}),
+}
+# arguments, exit code, what stdout says, what stderr says
+CASES = [
+    (["import", "nccl-tests", "a.log", "b.log", "--db", "d.db"], 0, ["100.0 %", "winner"], "a.log: stored as import 1"),
+    (["import", "nccl-tests", "a.log", "--db", "d.db"], 0, [], "known already as import 1"),
+    (["import", "nccl-tests", "a.log", "-n", "--db", "none.db"], 0, ["all_reduce, 2 ranks"], ""),
+    (["import", "nccl-tests", "cut.log", "-n"], 1, ["[cut-off]", "[no-results]"], "no result"),
+    (["import", "table", "t.csv", "--db", "d.db", "--format", "json"], 0, ['"verdict": "winner"'], "stored as import 3"),
+    (["import", "table", "bad.csv", "-n"], 2, [], "no column of sizes"),
+    (["import", "tabel", "t.csv", "-n"], 2, [], "did you mean 'table'"),
+    (["query", "--db", "d.db", "SELECT count(*) FROM measurements"], 0, ["8"], ""),
+    (["lint", "ok.conf"], 0, ["NCCL_IB_TC = 41"], ""),
+    (["lint", "bad.conf"], 1, ["bad.conf:1: error", "-> 4"], "1 error found"),
+    (["lint", "bad.conf", "--format", "sarif"], 1, ['"ruleId": "value-misread"', '"version": "2.1.0"'], ""),
+    (["lint", "ok.conf", "--nccl", "9"], 2, [], "9"),
+    (["lint", "ok.conf", "--form", "ncclconf"], 2, [], "nccl-conf"),
+    (["workload", "from-config", "config.json", "--tp", "8", "--draft", "3", "-o", "w.json"], 0, [], ""),
+    (["workload", "show", "w.json", "-f", "text"], 0, ["122 x all_reduce          42K"], ""),
+    (["workload", "from-config", "config.json", "--tp", "1"], 2, [], "one rank"),
+    (["workload", "from-receipts", "w.json"], 2, [], "w.json"),
+    (["explain", "-w", "w.json", "-s", "verify=29,eager", "-s", "decode=12", "-m", "t.csv"], 0,
+     ["communication cannot explain this step", "longer than decode"], ""),
+    (["explain", "-w", "w.json", "-s", "verify=29", "--db", "d.db", "--source", "import 3"], 0, ["custom"], ""),
+    (["explain", "-w", "w.json", "-s", "verify=29", "--db", "d.db"], 2, [], "name one with --source"),
+    (["explain", "-w", "w.json", "-s", "verify=29", "-m", "a.log"], 1, ["never measured"], "never measured for 8 ranks"),
+    (["explain", "-w", "w.json", "-s", "verfy=29", "-m", "t.csv"], 2, [], "did you mean 'verify'"),
+    (["explain", "-w", "w.json"], 2, [], "--step"),
+]
+
+
+def main():
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in FILES.items():
+            (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
+        for args, code, says, complains in CASES:
+            r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)
+            missing = [s for s in says if s not in r.stdout]
+            if r.returncode != code or missing or complains not in r.stderr:
+                failed += 1
+                print(f"{args}: exit {r.returncode} (want {code}), missing {missing}, stderr {r.stderr!r}\n{r.stdout}")
+    print(f"{len(CASES)} cases, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
