@@ -171,11 +171,12 @@ static void maybe_started(struct nt_drive *d)
     d->phase = IDLE;
     for (size_t i = 0; i < d->nslots; i++) {
         struct slot *s = &d->slot[i];
+        uint64_t took;
         o.gangs[i].status = s->start.status;
         o.gangs[i].memory_bytes = s->start.memory_bytes;
-        if (d->c->virtual_time && s->start.init_ns > o.elapsed_ns) {
-            o.elapsed_ns = s->start.init_ns;
-        }
+        /* As the store has it, so that a resumed job is told the same. */
+        took = d->c->virtual_time ? s->start.init_ns : s->start.start_ns;
+        o.elapsed_ns = took > o.elapsed_ns ? took : o.elapsed_ns;
         if (s->start.status != NT_ST_OK) {
             d->mps_tired = true;
         }
@@ -189,7 +190,6 @@ static void maybe_started(struct nt_drive *d)
         later(d);
         return;
     }
-    o.elapsed_ns = d->c->virtual_time ? o.elapsed_ns : uv_hrtime() - d->t0;
     step_done(d, &o);
 }
 
@@ -230,17 +230,17 @@ static struct slot *slot_of(struct nt_drive *d, uint64_t number)
 static void on_cells(void *data, struct nt_gang *g, const struct nt_cells *cells)
 {
     struct slot *s = data;
-    struct nt_plan_outcome o = {.lost = cells == NULL};
+    struct nt_plan_outcome o = {.lost = cells == NULL}; /* a moment, and its time is not stored */
     (void)g;
 
     if (cells != NULL) {
         o.cells = *cells;
     }
-    o.elapsed_ns = s->d->c->virtual_time ? 0 : uv_hrtime() - s->d->t0;
     step_done(s->d, &o);
 }
 
-/* A status that leaves no gang to go on with: after an error of NCCL or CUDA a communicator is not used again. */
+/* A status that leaves no gang to go on with: after an error of NCCL or CUDA a communicator is not
+ * used again. */
 static bool is_lost(enum nt_status status)
 {
     return status == NT_ST_TIMEOUT || status == NT_ST_CRASHED || status == NT_ST_ERROR;

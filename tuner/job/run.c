@@ -383,6 +383,21 @@ static void start_outcome(struct nt_plan_outcome *o, size_t i, const struct nt_s
     o->elapsed_ns = took > o->elapsed_ns ? took : o->elapsed_ns;
 }
 
+/* Whether the stored step is what the plan asks for now. */
+static bool same_step(const struct nt_plan_step *s, size_t i, const struct nt_store_step *st)
+{
+    switch (s->kind) {
+    case NT_DO_START:
+        return st->kind == NT_STEP_GANG && st->gang.number == s->gangs[i].number;
+    case NT_DO_CELLS:
+        return st->kind == NT_STEP_CELLS && st->cells.gang == s->gang &&
+               nt_case_equal(&st->cells.cs, &s->cs);
+    default:
+        return st->kind == NT_STEP_TRIAL && st->trial.gang == s->gang &&
+               nt_case_equal(&st->trial.cs, &s->m.cs);
+    }
+}
+
 /* Tells the plan what is in the store; ends at the first step that is not. */
 static int replay(struct run *r, struct nt_store_cursor *cursor, struct nt_err *err)
 {
@@ -410,8 +425,7 @@ static int replay(struct run *r, struct nt_store_cursor *cursor, struct nt_err *
             if (rc != 0 || st == NULL) {
                 return rc;
             }
-            if ((s.kind == NT_DO_START) != (st->kind == NT_STEP_GANG) ||
-                (s.kind == NT_DO_CELLS) != (st->kind == NT_STEP_CELLS)) {
+            if (!same_step(&s, i, st)) {
                 return nt_fail(err, NT_E_STORE, 0,
                                "job %lld was made by another version of nccltune and cannot be "
                                "resumed; start it anew",

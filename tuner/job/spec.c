@@ -2,6 +2,7 @@
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -267,6 +268,9 @@ static int read_member(const json_t *o, size_t i, struct nt_spec *s, struct nt_e
         break;
     case M_UNSIGNED:
         rc = nt_json_u64(o, members[i].name, &u, err);
+        if (rc == 0 && u > UINT_MAX) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "%s: too large", members[i].name);
+        }
         *(unsigned *)field = (unsigned)u;
         break;
     case M_DOUBLE:

@@ -105,11 +105,28 @@ static void sweep(const char *base)
     }
 }
 
+/* Under its name only once it is held: who sweeps at that moment never finds it free. */
+static int make_lock(const char *dir)
+{
+    char fresh[96], lock[96];
+    int fd;
+
+    (void)snprintf(fresh, sizeof(fresh), "%s/lock.new", dir);
+    (void)snprintf(lock, sizeof(lock), "%s/lock", dir);
+    fd = open(fresh, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 && (flock(fd, LOCK_EX | LOCK_NB) != 0 || rename(fresh, lock) != 0)) {
+        int saved = errno;
+        (void)close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
 int nt_workdir_make(const char *tmpdir, struct nt_workdir *ret, struct nt_err *err)
 {
     const char *base = tmpdir != NULL && tmpdir[0] != '\0' ? tmpdir : "/tmp";
     struct nt_workdir w = {.lock = -1};
-    char lock[96];
 
     sweep(base);
     if (snprintf(w.path, sizeof(w.path), "%s/" PREFIX "XXXXXX", base) >= (int)sizeof(w.path)) {
@@ -119,12 +136,11 @@ int nt_workdir_make(const char *tmpdir, struct nt_workdir *ret, struct nt_err *e
     if (mkdtemp(w.path) == NULL) {
         return nt_fail(err, NT_E_IO, errno, "create a private folder in %s", base);
     }
-    (void)snprintf(lock, sizeof(lock), "%s/lock", w.path);
-    w.lock = open(lock, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (w.lock < 0 || flock(w.lock, LOCK_EX | LOCK_NB) != 0) {
+    w.lock = make_lock(w.path);
+    if (w.lock < 0) {
         int saved = errno;
         remove_tree(w.path);
-        return nt_fail(err, NT_E_IO, saved, "lock %s", lock);
+        return nt_fail(err, NT_E_IO, saved, "lock %s", w.path);
     }
     *ret = w;
     return 0;
