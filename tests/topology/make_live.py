@@ -2,7 +2,7 @@
 """Writes what a live machine shows for an NCCL topology XML: sysfs and proc below a root, and the data of the stub NVML.
 
   make_live.py --jobs FILE        one line for each machine: the arguments below
-  make_live.py XML ROOT [--width BUSID=N] [--acs BUSID] [--iommu TYPE] [--p2p A-B=STATUS] [--down NIC] [--drop-link GPU]
+  make_live.py XML ROOT [--width BUSID=N] [--slot BUSID=N] [--acs BUSID] [--iommu TYPE] [--p2p A-B=STATUS] [--down NIC] [--drop-link GPU]
                [--memory MIB] [--name NAME] [--mig GPU]
 
 A switch of the XML is an upstream port with a downstream port for each child, as NCCL sees only every second bridge.
@@ -26,6 +26,7 @@ class Machine:
         self.root = pathlib.Path(args.root)
         self.ports = 0
         self.gpus = []
+        self.slot = dict(w.split("=") for w in args.slot)
         self.width = dict(w.split("=") for w in args.width)
         for folder in ("sys/bus/pci/devices", "sys/class/infiniband", "sys/class/net", "sys/devices/system/node", "proc"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
@@ -53,8 +54,8 @@ class Machine:
                 self.write(folder / name, attrs[attr])
         width = attrs.get("link_width", "")
         if width not in ("", "0"):
-            self.write(folder / "max_link_width", width)
-            self.write(folder / "current_link_width", self.width.get(busid, width))
+            self.write(folder / "max_link_width", self.slot.get(busid, width))
+            self.write(folder / "current_link_width", self.width.get(busid, self.slot.get(busid, width)))
         if attrs.get("link_speed"):
             self.write(folder / "max_link_speed", attrs["link_speed"])
             self.write(folder / "current_link_speed", attrs["link_speed"])
@@ -147,7 +148,7 @@ def make(argv):
     p = argparse.ArgumentParser()
     p.add_argument("xml")
     p.add_argument("root")
-    for name in ("width", "acs", "p2p", "down", "drop-link", "mig"):
+    for name in ("width", "slot", "acs", "p2p", "down", "drop-link", "mig"):
         p.add_argument(f"--{name}", action="append", default=[])
     p.add_argument("--iommu")
     p.add_argument("--memory", default="81559")

@@ -17,15 +17,27 @@ static bool siblings(const struct nt_topology *t, int a, int b)
            (x->kind == NT_PCI_GPU || x->kind == NT_PCI_NIC) && x->class >> 8 == y->class >> 8;
 }
 
-static int sibling_width(const struct nt_topology *t, int pci)
+/* What the link could do where the source tells, else what it does. */
+static int width_of(const struct nt_topo_pci *p)
 {
-    int w = 0;
+    return p->max_width > 0 ? p->max_width : p->width;
+}
+
+/* The width that most siblings have, itself included; of two equally frequent ones the wider. */
+static int usual_width(const struct nt_topology *t, int pci)
+{
+    int count[33] = {0}, best = 0;
+
     for (int i = 0; i < t->npcis; i++) {
-        if (i != pci && siblings(t, i, pci) && t->pcis[i].width > w) {
-            w = t->pcis[i].width;
+        int w = width_of(&t->pcis[i]);
+        if ((i == pci || siblings(t, i, pci)) && w > 0 && w <= 32) {
+            count[w]++;
         }
     }
-    return w;
+    for (int w = 1; w <= 32; w++) {
+        best = count[w] > 0 && count[w] >= count[best] ? w : best;
+    }
+    return best;
 }
 
 /* Gb/s of all ports of a NIC. */
@@ -45,29 +57,28 @@ static int width_for_ports(const struct nt_topology *t, int pci)
 {
     const struct nt_topo_pci *p = &t->pcis[pci];
     double need = port_gbps(t, pci);
-    int w = p->width;
+    int w = width_of(p), speed = p->max_speed_mts > 0 ? p->max_speed_mts : p->speed_mts;
 
-    if (p->kind != NT_PCI_NIC || w <= 0 || w >= 16 || p->speed_mts == 0 || need <= 0) {
-        return p->width;
+    if (p->kind != NT_PCI_NIC || w <= 0 || w >= 16 || speed == 0 || need <= 0) {
+        return w;
     }
-    while (w < 16 && nt_link_gbps(w, p->speed_mts) < need) {
+    while (w < 16 && nt_link_gbps(w, speed) < need) {
         w *= 2;
     }
     return w > 16 ? 16 : w;
 }
 
+/* NCCL's dumps tell one width, and which one depends on its version: so a link narrower than it
+ * should be counts as what it should be, here and for the live machine alike. */
 int nt_pci_built_width(const struct nt_topology *t, int pci)
 {
     const struct nt_topo_pci *p = &t->pcis[pci];
-    int w = p->width, other;
+    int w = width_of(p), other;
 
-    if (p->max_width > 0) {
-        return p->max_width;
-    }
     if (w == 0 || (p->kind != NT_PCI_GPU && p->kind != NT_PCI_NIC)) {
         return w;
     }
-    other = sibling_width(t, pci);
+    other = usual_width(t, pci);
     w = other > w ? other : w;
     other = width_for_ports(t, pci);
     return other > w ? other : w;
@@ -95,20 +106,19 @@ static void look_at_width(struct nt_model *m, int i)
     const struct nt_topology *t = m->t;
     const struct nt_topo_pci *p = &t->pcis[i];
     char who[48];
-    int sib = sibling_width(t, i), ports = width_for_ports(t, i);
+    int w = width_of(p), usual = usual_width(t, i), ports = width_for_ports(t, i);
 
     device_label(t, i, who, sizeof(who));
     if (p->max_width > 0 && p->width > 0 && p->width < p->max_width) {
         nt_find(m, NT_F_NARROW_LINK, true, who, "%s (%s) runs at x%d, its link is built for x%d",
                 who, p->busid, p->width, p->max_width);
-    } else if (p->kind != NT_PCI_SWITCH && p->width > 0 && sib > p->width) {
-        nt_find(m, NT_F_NARROW_LINK, p->max_width == 0, who,
-                "%s (%s) %s x%d, others of its kind at x%d", who, p->busid,
-                p->max_width == 0 ? "is at" : "sits in a slot of", p->width, sib);
-    } else if (p->width > 0 && ports > p->width) {
+    } else if (p->kind != NT_PCI_SWITCH && w > 0 && usual > w) {
+        nt_find(m, NT_F_NARROW_LINK, true, who, "%s (%s) %s x%d, others of its kind at x%d", who,
+                p->busid, p->max_width == 0 ? "is at" : "has a link of", w, usual);
+    } else if (w > 0 && ports > w) {
         nt_find(m, NT_F_NARROW_LINK, true, who,
-                "%s (%s) is at x%d, %.0f Gbit/s; its ports need %.0f (x%d)", who, p->busid,
-                p->width, nt_link_gbps(p->width, p->speed_mts), port_gbps(t, i), ports);
+                "%s (%s) is at x%d, %.0f Gbit/s; its ports need %.0f (x%d)", who, p->busid, w,
+                nt_link_gbps(w, p->speed_mts), port_gbps(t, i), ports);
     } else if (p->kind == NT_PCI_NIC && p->max_speed_mts > p->speed_mts && p->speed_mts > 0 &&
                nt_link_gbps(p->width, p->speed_mts) < port_gbps(t, i)) {
         nt_find(m, NT_F_NARROW_LINK, true, who,
