@@ -73,8 +73,12 @@ def _apply():
         return
     path = ACTIVE if sys.flags.ignore_environment else env.get("NCCLTUNE_ACTIVE") or ACTIVE
     text = _read(path, MAX_BYTES, True)
+    found = _parse(text, _read(BOOT_ID, 64, False))
+    for override, name, value in found:
+        if name == "NCCL_TUNER_PLUGIN" and not override and env.get(name, value) != value:
+            return  # another tuner is never replaced, and the rest was confirmed with ours
     marker = {"set": [], "kept": [], "same": [], "overrode": []}
-    for override, name, value in _parse(text, _read(BOOT_ID, 64, False)):
+    for override, name, value in found:
         user = env.get(name)
         if user is None or (override and user != value):
             env[name] = value

@@ -95,8 +95,8 @@ static int meet(const struct nt_process *p, nt_logger log, size_t nranks, size_t
                            .hash = p->hash,
                            .local_ranks = p->local_ranks,
                            .timeout_ms = MEET_MS,
-                           /* smaller communicators need not have all ranks of this host in them */
-                           .everyone = nranks >= nnodes * (size_t)p->local_ranks};
+                           /* others need not have all ranks of this host in them */
+                           .everyone = nranks == nnodes * (size_t)p->local_ranks};
 
     if (p->job[0] == '\0' || p->local_ranks == 0) {
         return NT_NCCL_SUCCESS;

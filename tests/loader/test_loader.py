@@ -137,6 +137,12 @@ class Loader(unittest.TestCase):
         seen = self.seen(env={"NCCLTUNE_PROFILE": other, "NCCLTUNE_TABLE": "/x"})
         self.assertEqual(seen, {"NCCLTUNE_PROFILE": other, "NCCLTUNE_TABLE": "/x"})
 
+    def test_another_tuner(self):
+        env = {"NCCL_TUNER_PLUGIN": "/opt/other.so"}
+        self.assertEqual(self.seen(env=env), env)
+        self.write(GOOD.replace("NCCL_TUNER", "!NCCL_TUNER"))
+        self.assert_applied(self.seen(env=env))
+
     def test_named_file(self):
         other = self.dir / "other"
         other.write_text(HEAD + TOLD + "NCCL_NTHREADS=256\n", encoding="ascii")

@@ -624,6 +624,67 @@ static void test_many_processes(void **state)
     host_clean(&d);
 }
 
+/* Ranks of one host, each a process. */
+struct local {
+    const struct host_dir *d;
+    const char *rank;
+    size_t nranks;
+    const char *says; /* NULL: the communicator is made */
+};
+
+static int local_rank(const struct local *l)
+{
+    struct host h;
+    void *ctx = NULL;
+    int rc;
+    host_tell(l->d);
+    (void)setenv("NCCLTUNE_JOB", "a job/with any name", 1);
+    (void)setenv("NCCLTUNE_LOCAL_RANKS", "3", 1);
+    (void)setenv("LOCAL_RANK", l->rank, 1);
+    host_open(&h);
+    rc = host_init(&h, 5, l->nranks, 1, &ctx);
+    HOST_CHECK((rc == NT_NCCL_SUCCESS) == (l->says == NULL));
+    HOST_CHECK((ctx != NULL) == (l->says == NULL));
+    HOST_CHECK(l->says == NULL || strstr(host_log, l->says) != NULL);
+    return host_end(&h, 5, ctx);
+}
+
+static void locals(const struct local *l, size_t n)
+{
+    pid_t pids[8];
+    (void)fflush(NULL);
+    for (size_t i = 0; i < n; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            _exit(local_rank(&l[i]));
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        int status = -1;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+}
+
+static void test_local_ranks(void **state)
+{
+    struct host_dir d, e;
+    (void)state;
+    host_dir(&d, rows, NROWS);
+    host_dir(&e, rows, NROWS - 1);
+    (void)memcpy(e.receipts, d.receipts, sizeof(e.receipts)); /* the host's folder */
+    const struct local three[] = {{&d, "0", 3, NULL}, {&d, "1", 3, NULL}, {&d, "2", 3, NULL}};
+    locals(three, 3);
+    const struct local pair[] = {{&d, "0", 2, NULL},
+                                 {&d, "1", 2, NULL}}; /* the third has other work */
+    locals(pair, 2);
+    const struct local differ[] = {{&d, "0", 3, e.hash}, {&e, "1", 3, d.hash}};
+    locals(differ, 2);
+    (void)snprintf(e.receipts, sizeof(e.receipts), "%s/receipts", e.path);
+    host_clean(&d);
+    host_clean(&e);
+}
+
 static int csv_calls(void *arg)
 {
     struct host h;
@@ -700,6 +761,7 @@ int main(void)
         cmocka_unit_test(test_receipt),         cmocka_unit_test(test_no_receipt),
         cmocka_unit_test(test_threads),         cmocka_unit_test(test_fork),
         cmocka_unit_test(test_many_processes),  cmocka_unit_test(test_csv),
+        cmocka_unit_test(test_local_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
