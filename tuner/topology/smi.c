@@ -32,8 +32,23 @@ static int name_columns(struct nt_smi *r, struct nt_smi_matrix *m)
     return rc;
 }
 
+/* topo -p2p. */
+static bool is_p2p(const struct nt_smi_matrix *m)
+{
+    for (int i = 0; i < m->nrows; i++) {
+        for (int j = 0; j < m->rows[i].n; j++) {
+            if (m->rows[i].cells[j].kind == NT_CELL_P2P) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static int check_matrix(const struct nt_smi_matrix *m, struct nt_err *err)
 {
+    bool p2p = is_p2p(m);
+
     for (int i = 0; i < m->ngpus; i++) {
         const struct nt_smi_row *row = find_row(m, m->cols[i]);
         if (row == NULL) {
@@ -45,6 +60,11 @@ static int check_matrix(const struct nt_smi_matrix *m, struct nt_err *err)
                            m->line, row->name, row->n, m->ncols);
         }
         for (int j = 0; j < m->ncols; j++) {
+            if (j != i && (row->cells[j].kind == NT_CELL_P2P) != p2p) {
+                return nt_fail(err, NT_E_INVAL, 0,
+                               "line %u: row of %s mixes path types and P2P words", m->line,
+                               row->name);
+            }
             if ((row->cells[j].kind == NT_CELL_SELF) != (j == i)) {
                 return nt_fail(err, NT_E_INVAL, 0, "line %u: row of %s: X is not in its column",
                                m->line, row->name);
@@ -62,19 +82,6 @@ static int check_matrix(const struct nt_smi_matrix *m, struct nt_err *err)
         }
     }
     return 0;
-}
-
-/* topo -p2p: every cell but X is a P2P word. */
-static bool is_p2p(const struct nt_smi_matrix *m)
-{
-    for (int i = 0; i < m->nrows; i++) {
-        for (int j = 0; j < m->rows[i].n; j++) {
-            if (m->rows[i].cells[j].kind == NT_CELL_P2P) {
-                return true;
-            }
-        }
-    }
-    return false;
 }
 
 static enum nt_path farther(uint8_t a, uint8_t b)
