@@ -4,7 +4,7 @@ add_library(nt_flags INTERFACE)
 target_include_directories(nt_flags INTERFACE ${PROJECT_SOURCE_DIR})
 target_compile_options(nt_flags INTERFACE
   $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wshadow -Wconversion -Wstrict-prototypes -Wmissing-prototypes
-    -Wformat=2 -Wvla>
+    -Wformat=2 -Wvla $<$<C_COMPILER_ID:Clang>:-Wno-sign-conversion>> # gcc's -Wconversion is without it
   $<$<AND:$<COMPILE_LANGUAGE:C>,$<BOOL:${NT_WERROR}>>:-Werror>)
 if(NT_SANITIZE)
   set(san -fsanitize=${NT_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)

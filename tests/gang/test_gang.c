@@ -352,18 +352,17 @@ static bool group_lives(long group)
     assert_non_null(dir);
     while ((e = readdir(dir)) != NULL) {
         char path[300], line[600] = "", *end;
-        char state = 'Z';
-        long pgrp = 0;
         FILE *in;
         (void)snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
         in = e->d_name[0] >= '0' && e->d_name[0] <= '9' ? fopen(path, "re") : NULL;
         if (in == NULL) {
             continue;
         }
+        /* "PID (NAME) STATE PARENT GROUP ..." */
         if (fgets(line, sizeof(line), in) != NULL && (end = strrchr(line, ')')) != NULL &&
-            sscanf(end + 1, " %c %*d %ld", &state, &pgrp) == 2 && pgrp == group && state != 'Z' &&
-            state != 'X') {
-            lives = true;
+            strlen(end) > 4 && end[2] != 'Z' && end[2] != 'X') {
+            (void)strtol(end + 3, &end, 10);
+            lives = lives || strtol(end, NULL, 10) == group;
         }
         (void)fclose(in);
     }
@@ -373,14 +372,14 @@ static bool group_lives(long group)
 
 static long pid_of(const struct run *r, unsigned rank)
 {
-    char path[100];
+    char path[100], text[32];
     long pid = 0;
     FILE *in;
     (void)snprintf(path, sizeof(path), "%s/rank-%u.pid", r->dir, rank);
     in = fopen(path, "re");
     if (in != NULL) {
-        if (fscanf(in, "%ld", &pid) != 1) {
-            pid = 0;
+        if (fgets(text, sizeof(text), in) != NULL) {
+            pid = strtol(text, NULL, 10);
         }
         (void)fclose(in);
     }
