@@ -19,3 +19,6 @@ extern const struct nt_command nt_cmd_run;
 extern const struct nt_command nt_cmd_note;
 extern const struct nt_command nt_cmd_diff;
 extern const struct nt_command nt_cmd_doctor;
+extern const struct nt_command nt_cmd_install;
+extern const struct nt_command nt_cmd_uninstall;
+extern const struct nt_command nt_cmd_status;
