@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@
 
 static void test_workload(void **state)
 {
-    char folder[] = "/tmp/nt-receipts-XXXXXX", path[300] = "", command[400];
+    char folder[] = "/tmp/nt-receipts-XXXXXX", path[300] = "";
     char hash[65];
     char *paths[] = {path};
     struct nt_why why = {0};
@@ -21,7 +22,8 @@ static void test_workload(void **state)
     struct nt_buf notes;
     struct nt_err e = {0};
     uint8_t *base;
-    FILE *list;
+    DIR *dir;
+    const struct dirent *entry;
     (void)state;
     memset(hash, 'a', 64);
     hash[64] = '\0';
@@ -29,12 +31,17 @@ static void test_workload(void **state)
     assert_int_equal(setenv("NCCLTUNE_RECEIPTS", folder, 1), 0);
     base = nt_receipt_attach(&(struct nt_receipt_start){.hash = hash, .job = "", .nrows = 0}, &why);
     assert_non_null(base);
-    (void)snprintf(command, sizeof(command), "ls %s/*.receipt", folder);
-    list = popen(command, "r");
-    assert_non_null(list);
-    assert_non_null(fgets(path, sizeof(path), list));
-    (void)pclose(list);
-    path[strcspn(path, "\n")] = '\0';
+    dir = opendir(folder);
+    if (dir == NULL) {
+        fail_msg("%s", folder);
+        return;
+    }
+    while ((entry = readdir(dir)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            (void)snprintf(path, sizeof(path), "%s/%.200s", folder, entry->d_name);
+        }
+    }
+    (void)closedir(dir);
     nt_buf_init(&notes, 4096);
     assert_int_equal(nt_workload_from_receipts(paths, 1, "r", &w, &notes, &e),
                      -NT_E_NO); /* no calls yet */

@@ -88,7 +88,10 @@ int nt_workload_from_receipts(char *const *paths, unsigned n, const char *name,
 {
     struct counts *c = calloc(1, sizeof(*c));
     struct nt_workload w = {0};
-    int rc = c != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "receipts");
+    int rc = 0;
+    if (c == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "receipts");
+    }
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         struct nt_receipt_head head;
         struct nt_why why = {0};

@@ -24,7 +24,7 @@ enum {
     NT_LINT_MAX_FINDINGS = 5000,
 };
 
-/* name, words, whether first of two equal names wins */
+/* name, id (as --form takes it), words */
 #define NT_LINT_FORMS(X)                                                                           \
     X(CONF, "nccl-conf", "nccl.conf")                                                              \
     X(ENV, "env", "file of assignments whose consumer is not known")                               \
