@@ -1,0 +1,194 @@
+/*
+ * How good are the picks of the search, how much device time does it take beside the exhaustive
+ * grid, and are the gains that a job claims there? By recordings, see truth.h.
+ *
+ * usage: bench_truth [--null] [--seeds N] [--effort E] [--json FILE] [--verbose] RECORDING…
+ *
+ * Recordings of the same rig, ranks, GPU and NCCL judge each other. Ends with 1 when a figure of
+ * one of them is out of its bounds.
+ */
+#include "tests/job/truth.h"
+#include "tuner/base/cli.h"
+#include "tuner/base/json.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RECORDINGS = 16 };
+static const double CASES_WITHOUT_GAP = 0.98, WORST_GAP = 0.015, SEARCH_SHARE = 0.45;
+
+struct args {
+    uint32_t seeds;
+    bool null, verbose;
+    const char *effort, *json;
+};
+static const struct args defaults = {.seeds = 20, .effort = "standard"};
+static const struct nt_opt opts[] = {
+    NT_OPT(NT_O_U32, args, seeds, "seeds", 's', "N", "jobs of each recording (20)"),
+    NT_OPT(NT_O_FLAG, args, null, "null", 0, NULL, "every cell draws from the default's samples"),
+    NT_OPT(NT_O_FLAG, args, verbose, "verbose", 'v', NULL, "each gap, as it is found"),
+    NT_OPT(NT_O_STR, args, json, "json", 0, "FILE", "the figures once more, as JSON"),
+    {.name = "effort",
+     .type = NT_O_STR,
+     .offset = offsetof(struct args, effort),
+     .arg = "EFFORT",
+     .help = "of the jobs (standard)",
+     .choices = nt_effort_names},
+    {0}};
+static const struct nt_command command = {.name = "bench_truth",
+                                          .summary = "judges jobs by recordings",
+                                          .args = "RECORDING…",
+                                          .min_args = 1,
+                                          .max_args = MAX_RECORDINGS,
+                                          .opts = opts,
+                                          .defaults = &defaults,
+                                          .size = sizeof(struct args)};
+
+static bool same_machine(const struct nt_recording *a, const struct nt_recording *b)
+{
+    static const enum nt_fact facts[] = {NT_FACT_RIG, NT_FACT_RANKS, NT_FACT_GPU, NT_FACT_NCCL};
+    bool same = true;
+
+    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+        same = same && strcmp(nt_recording_fact(a, facts[i]), nt_recording_fact(b, facts[i])) == 0;
+    }
+    return same;
+}
+
+static json_t *gaps_json(const struct truth_gaps *g)
+{
+    return json_pack("{s:i,s:i,s:i,s:f,s:f,s:f}", "cases", (int)g->cases, "unknown",
+                     (int)g->unknown, "gaps", (int)g->gaps, "worst_beyond_interval", g->worst,
+                     "worst_difference", g->worst_difference, "mean_difference",
+                     g->cases > 0 ? g->sum_difference / g->cases : 0);
+}
+
+static void print_gaps(const char *what, const struct truth_gaps *g)
+{
+    (void)printf("  %-34s %5u cases, %.2f %% without a gap, worst %.2f %% (difference %.2f %%), "
+                 "mean %.3f %%, %u not judged\n",
+                 what, g->cases, 100 - 100.0 * g->gaps / (g->cases > 0 ? g->cases : 1),
+                 100 * expm1(g->worst), 100 * expm1(g->worst_difference),
+                 100 * g->sum_difference / (g->cases > 0 ? g->cases : 1), g->unknown);
+}
+
+static bool print_null(const struct truth_sum *s, json_t *out)
+{
+    (void)printf("  %-34s %u of %u jobs\n", "empty profiles", s->empty, s->jobs);
+    return json_object_set_new(out, "empty", json_integer(s->empty)) == 0 && s->empty == s->jobs;
+}
+
+static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
+                      const struct truth_gaps *disagreement, uint64_t grid_ns, unsigned tuples,
+                      json_t *out)
+{
+    double share = (double)s->search_ns / s->jobs / (double)grid_ns;
+    bool good = s->own.cases > 0 && s->own.gaps <= (1 - CASES_WITHOUT_GAP) * (double)s->own.cases &&
+                expm1(s->own.worst) <= WORST_GAP && share <= SEARCH_SHARE && s->false_claims == 0;
+
+    print_gaps("picks by the odd gangs", &s->own);
+    if (c->other != NULL) {
+        print_gaps("the same picks by the other lease", &s->other);
+        print_gaps("the leases' own disagreement", disagreement);
+        (void)json_object_set_new(out, "other", gaps_json(&s->other));
+        (void)json_object_set_new(out, "disagreement", gaps_json(disagreement));
+    }
+    (void)printf("  %-34s %.1f s = %.1f %% of the grid's %.1f s (%u tuples); confirm %.1f s\n",
+                 "search, device time a job", (double)s->search_ns / s->jobs / 1e9, 100 * share,
+                 (double)grid_ns / 1e9, tuples, (double)s->confirm_ns / s->jobs / 1e9);
+    (void)printf("  %-34s %.1f rows a job; %u gains claimed, %u of them false; %u of %u published "
+                 "classes slower; %u of %u profiles empty\n",
+                 "published", (double)s->rows / s->jobs, s->claims, s->false_claims, s->slower,
+                 s->published, s->empty, s->jobs);
+    (void)json_object_set_new(out, "own", gaps_json(&s->own));
+    (void)json_object_update_new(
+        out, json_pack("{s:f,s:f,s:f,s:f,s:i,s:i,s:i,s:i,s:i,s:i}", "search_s",
+                       (double)s->search_ns / s->jobs / 1e9, "grid_s", (double)grid_ns / 1e9,
+                       "search_share", share, "confirm_s", (double)s->confirm_ns / s->jobs / 1e9,
+                       "tuples", (int)tuples, "claims", (int)s->claims, "false_claims",
+                       (int)s->false_claims, "published", (int)s->published, "slower",
+                       (int)s->slower, "empty", (int)s->empty));
+    return good;
+}
+
+/* 1: good, 0: out of bounds, < 0: an error. */
+static int judge(const struct args *a, const char *name, const struct nt_recording *rec,
+                 const struct nt_recording *other, json_t *out, struct nt_err *err)
+{
+    struct truth_config c = {.rec = rec, .other = other, .null = a->null, .verbose = a->verbose};
+    struct truth_sum sum = {0};
+    struct truth_gaps disagreement = {0};
+    uint64_t grid_ns = 0;
+    unsigned tuples = 0;
+    int rc = 0, effort = nt_vocab_find(nt_effort_names, "effort", a->effort, err);
+
+    c.effort = (enum nt_effort)effort;
+    for (uint64_t seed = 1; seed <= a->seeds && rc == 0; seed++) {
+        rc = truth_job(&c, seed, &sum, err);
+    }
+    rc = rc == 0 && !a->null ? truth_grid(&c, &grid_ns, &tuples, err) : rc;
+    rc = rc == 0 && !a->null && other != NULL ? truth_disagreement(&c, &disagreement, err) : rc;
+    if (rc != 0) {
+        return nt_wrap(err, rc, "%s", name);
+    }
+    (void)printf("%s: %u jobs%s\n", name, sum.jobs, a->null ? ", nothing to gain" : "");
+    (void)json_object_update_new(out, json_pack("{s:s,s:i,s:b,s:s}", "recording", name, "jobs",
+                                                (int)sum.jobs, "null", (int)a->null, "effort",
+                                                a->effort));
+    return a->null ? print_null(&sum, out)
+                   : print_sum(&sum, &c, &disagreement, grid_ns, tuples, out);
+}
+
+static int run(const struct args *a, unsigned n, char **names, struct nt_err *err)
+{
+    struct nt_recording *rec[MAX_RECORDINGS] = {NULL};
+    json_t *all = json_array();
+    bool good = true;
+    int rc = 0;
+
+    for (unsigned i = 0; i < n && rc == 0; i++) {
+        rc = nt_recording_load(names[i], &rec[i], err);
+    }
+    for (unsigned i = 0; i < n && rc == 0; i++) {
+        const char *slash = strrchr(names[i], '/'), *name = slash != NULL ? slash + 1 : names[i];
+        const struct nt_recording *other = NULL;
+        json_t *out = json_object();
+        for (unsigned k = 0; k < n; k++) {
+            other = k != i && same_machine(rec[i], rec[k]) ? rec[k] : other;
+        }
+        rc = judge(a, name, rec[i], other, out, err);
+        good = good && rc == 1;
+        rc = rc > 0 ? 0 : rc;
+        (void)json_array_append_new(all, out);
+        (void)fflush(stdout);
+    }
+    if (rc == 0 && a->json != NULL && json_dump_file(all, a->json, JSON_INDENT(1)) != 0) {
+        rc = nt_fail(err, NT_E_IO, 0, "cannot write %s", a->json);
+    }
+    json_decref(all);
+    for (unsigned i = 0; i < n; i++) {
+        nt_recording_free(rec[i]);
+    }
+    return rc != 0 ? rc : good ? 0 : nt_fail(err, NT_E_NO, 0, "a figure is out of its bounds");
+}
+
+int main(int argc, char **argv)
+{
+    struct args a;
+    unsigned nargs = 0;
+    bool help = false;
+    struct nt_err err = {0};
+    int rc = nt_cli_parse(&command, argc - 1, argv + 1, &a, &nargs, &help, &err);
+
+    if (rc == 0 && help) {
+        nt_cli_help(NULL, &command, stdout);
+        return 0;
+    }
+    rc = rc == 0 ? run(&a, nargs, argv + 1, &err) : rc;
+    if (rc != 0) {
+        (void)fprintf(stderr, "bench_truth: %s\n", err.msg);
+    }
+    return nt_exit_code(rc);
+}

@@ -1,0 +1,442 @@
+#include "tests/job/truth.h"
+#include "probes/recording/recording_priv.h"
+#include "tuner/cli/recorded.h"
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_GANGS = 256, LEAST_GANGS = 3 };
+
+/* ------------------------------------------------------------------ a job in this process */
+
+struct player {
+    const struct truth_config *c;
+    uint64_t seed;
+    enum nt_half half;
+    struct nt_replay gang[NT_PLAN_GANGS];
+    size_t n;
+    struct nt_result result;
+};
+
+/* "A=1 B=2" as variables; text is taken apart. */
+static size_t split(char *text, struct nt_var *vars, size_t max)
+{
+    size_t n = 0;
+    char *save = NULL;
+
+    for (char *w = strtok_r(text, " ", &save); w != NULL && n < max;
+         w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        if (eq != NULL) {
+            *eq = '\0';
+            vars[n++] = (struct nt_var){.name = w, .value = eq + 1};
+        }
+    }
+    return n;
+}
+
+static int start_gang(struct player *p, size_t i, const struct nt_plan_gang *g, uint64_t *ret_ns,
+                      struct nt_err *err)
+{
+    char text[NT_SETTING_LEN];
+    struct nt_var vars[NT_MAX_VARS];
+    const struct nt_recorded_gang *start;
+    int rc;
+
+    (void)snprintf(text, sizeof(text), "%s", g->vars);
+    rc = nt_replay_init(&p->gang[i], p->c->rec, p->seed, p->c->null, p->half, g->number, vars,
+                        split(text, vars, NT_MAX_VARS), err);
+    start = rc == 0 ? nt_replay_start(&p->gang[i]) : NULL;
+    if (start != NULL && start->start_ns > *ret_ns) {
+        *ret_ns = start->start_ns;
+    }
+    return rc;
+}
+
+static struct nt_replay *gang_of(struct player *p, uint64_t number)
+{
+    size_t i = 0;
+    while (i + 1 < p->n && p->gang[i].gang != number) {
+        i++;
+    }
+    return &p->gang[i];
+}
+
+static int do_step(struct player *p, const struct nt_plan_step *s, struct nt_plan_outcome *o,
+                   struct nt_err *err)
+{
+    int rc = 0;
+
+    *o = (struct nt_plan_outcome){0};
+    switch (s->kind) {
+    case NT_DO_START:
+        p->n = s->ngangs;
+        for (size_t i = 0; i < s->ngangs && rc == 0; i++) {
+            rc = start_gang(p, i, &s->gangs[i], &o->elapsed_ns, err);
+        }
+        break;
+    case NT_DO_CELLS:
+        nt_replay_cells(gang_of(p, s->gang), &s->cs, &o->cells);
+        break;
+    case NT_DO_MEASURE:
+        nt_replay_measure(gang_of(p, s->gang), &s->m, &p->result);
+        o->result = &p->result;
+        o->elapsed_ns = p->result.elapsed_ns;
+        o->lost = p->result.status == NT_ST_TIMEOUT || p->result.status == NT_ST_CRASHED ||
+                  p->result.status == NT_ST_ERROR;
+        break;
+    default:
+        break;
+    }
+    return rc;
+}
+
+static int play(struct player *p, struct nt_plan *plan, uint64_t *steps, struct nt_err *err)
+{
+    for (;;) {
+        struct nt_plan_step s;
+        struct nt_plan_outcome o;
+        int rc = nt_plan_next(plan, &s, err);
+        if (rc != 0 || s.kind == NT_DO_FINISHED) {
+            return rc;
+        }
+        rc = do_step(p, &s, &o, err);
+        rc = rc == 0 ? nt_plan_tell(plan, &o, err) : rc;
+        free(p->result.ns);
+        p->result.ns = NULL;
+        (*steps)++;
+        if (rc != 0) {
+            return rc;
+        }
+    }
+}
+
+static int make_spec(const struct truth_config *c, uint64_t seed, struct nt_spec *s,
+                     struct nt_err *err)
+{
+    int rc;
+
+    nt_spec_init(s);
+    s->effort = c->effort;
+    s->seed = seed;
+    s->colls[NT_ALL_REDUCE] = s->modes[NT_EAGER] = s->modes[NT_GRAPH] = true;
+    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
+    rc = nt_recorded_spec(c->rec, s, err);
+    return rc == 0 ? nt_spec_finish(s, err) : rc;
+}
+
+/* ------------------------------------------------------------------ what gangs say of a cell */
+
+/* Mean log block median of each gang. */
+struct level {
+    uint64_t gang[MAX_GANGS];
+    double x[MAX_GANGS];
+    size_t n;
+};
+
+static bool level_of(const struct nt_recording *r, long cell, enum nt_half half, struct level *ret)
+{
+    struct nt_cell c;
+    size_t blocks = 0;
+
+    ret->n = 0;
+    if (cell < 0) {
+        return false;
+    }
+    c = nt_recording_cell(r, (size_t)cell);
+    for (size_t i = 0; i < c.count; i++) {
+        const struct nt_rec_block *b = &r->block[c.block[i]];
+        uint32_t ns[NT_MAX_SAMPLES];
+        bool in = half == NT_ALL_GANGS || b->odd == (half == NT_ODD_GANGS);
+        if (!in || b->b.status != NT_ST_OK || b->b.count == 0 || b->b.count > NT_MAX_SAMPLES) {
+            continue;
+        }
+        if (ret->n == 0 || ret->gang[ret->n - 1] != b->b.gang) {
+            if (ret->n == MAX_GANGS) {
+                break;
+            }
+            ret->gang[ret->n] = b->b.gang;
+            ret->x[ret->n++] = 0;
+            blocks = 0;
+        }
+        memcpy(ns, b->b.ns, b->b.count * sizeof(ns[0]));
+        ret->x[ret->n - 1] =
+            (ret->x[ret->n - 1] * (double)blocks + log(nt_quantile_u32(ns, b->b.count, 0.5))) /
+            (double)(blocks + 1);
+        blocks++;
+    }
+    return ret->n > 0;
+}
+
+/* log(a / b): by common gangs where there are enough, else Welch. n: 0 when it cannot be told. */
+static struct nt_est compare(const struct level *a, const struct level *b)
+{
+    double x[MAX_GANGS], y[MAX_GANGS];
+    struct nt_est ea, eb, e = {.n = 0, .mean = NAN};
+    size_t n = 0;
+    double va, vb, df;
+
+    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
+        if (a->gang[i] == b->gang[k]) {
+            x[n] = a->x[i++];
+            y[n++] = b->x[k++];
+        } else if (a->gang[i] < b->gang[k]) {
+            i++;
+        } else {
+            k++;
+        }
+    }
+    if (n >= LEAST_GANGS) {
+        return nt_estimate_pairs(x, y, n, 0.95);
+    }
+    if (a->n < LEAST_GANGS || b->n < LEAST_GANGS) {
+        return e;
+    }
+    ea = nt_estimate(a->x, a->n, 0.95);
+    eb = nt_estimate(b->x, b->n, 0.95);
+    va = ea.se * ea.se;
+    vb = eb.se * eb.se;
+    df = (va + vb) * (va + vb) /
+         (va * va / ((double)a->n - 1) + vb * vb / ((double)b->n - 1) + 1e-300);
+    e = (struct nt_est){.n = a->n < b->n ? a->n : b->n, .mean = ea.mean - eb.mean};
+    e.se = sqrt(va + vb);
+    e.lo = e.mean - e.se * nt_student_quantile(0.975, df < 1 ? 1 : df);
+    e.hi = 2 * e.mean - e.lo;
+    return e;
+}
+
+static long cell_of(const struct nt_recording *r, const struct nt_case *cs, const char *vars,
+                    const struct nt_executed *x)
+{
+    for (size_t i = 0; i < r->nrange; i++) {
+        const struct nt_rec_block *b = &r->block[nt_recording_cell(r, i).block[0]];
+        if (nt_case_equal(&b->b.cs, cs) && (b->b.flags & NT_CELL_FLAGS) == 0 &&
+            strcmp(b->b.process, vars) == 0 && nt_executed_equal(&b->reached, x)) {
+            return (long)i;
+        }
+    }
+    return -1;
+}
+
+/* The cell of a case with the least mean over its gangs, of those with enough. */
+static long best_cell(const struct nt_recording *r, const struct nt_case *cs, const char *vars,
+                      enum nt_half half, struct level *ret)
+{
+    double least = INFINITY;
+    long best = -1;
+
+    for (size_t i = 0; i < r->nrange; i++) {
+        const struct nt_rec_block *b = &r->block[nt_recording_cell(r, i).block[0]];
+        struct level l;
+        double mean;
+        if (!nt_case_equal(&b->b.cs, cs) || (b->b.flags & NT_CELL_FLAGS) != 0 ||
+            strcmp(b->b.process, vars) != 0 || !level_of(r, (long)i, half, &l) ||
+            l.n < LEAST_GANGS) {
+            continue;
+        }
+        mean = nt_mean(l.x, l.n);
+        if (mean < least) {
+            least = mean;
+            best = (long)i;
+            *ret = l;
+        }
+    }
+    return best;
+}
+
+/* ------------------------------------------------------------------ judging */
+
+static void judge_pick(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,
+                       const char *vars, const struct nt_executed *pick, bool verbose,
+                       struct truth_gaps *g)
+{
+    struct level mine, best;
+    long cell = cell_of(r, cs, vars, pick), best_at = best_cell(r, cs, vars, half, &best);
+    struct nt_est e;
+
+    if (best_at < 0 || !level_of(r, cell, half, &mine) || mine.n < LEAST_GANGS) {
+        g->unknown++;
+        return;
+    }
+    g->cases++;
+    if (cell == best_at) {
+        return;
+    }
+    e = compare(&mine, &best);
+    g->sum_difference += e.mean;
+    if (e.n >= LEAST_GANGS && e.lo > 0) {
+        g->gaps++;
+        g->worst = fmax(g->worst, e.lo);
+        g->worst_difference = fmax(g->worst_difference, e.mean);
+        if (verbose) {
+            char text[80], x[48], y[48];
+            const struct nt_executed *b =
+                &r->block[nt_recording_cell(r, (size_t)best_at).block[0]].reached;
+            (void)fprintf(stderr, "gap %s '%s': %s is %.2f %% [%.2f, %.2f] above %s\n",
+                          nt_case_text(cs, text, sizeof(text)), vars,
+                          nt_executed_text(pick, x, sizeof(x)), 100 * e.mean, 100 * e.lo,
+                          100 * e.hi, nt_executed_text(b, y, sizeof(y)));
+        }
+    }
+}
+
+static void judge_search(const struct truth_config *c, const struct nt_plan *plan,
+                         struct truth_sum *sum)
+{
+    const struct nt_found *f;
+
+    for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
+        const struct nt_executed *x = &f->arms[f->pick].executed;
+        judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
+        if (c->other != NULL) {
+            judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &sum->other);
+        }
+    }
+}
+
+static void judge_claims(const struct truth_config *c, const struct nt_spec *spec,
+                         const struct nt_plan_result *r, struct truth_sum *sum)
+{
+    struct nt_call none = NT_CALL_DEFAULT;
+
+    for (size_t i = 0; i < r->nclasses; i++) {
+        const struct nt_class_result *k = &r->classes[i];
+        const char *vars = k->product == NT_ARM_TABLE ? r->table_vars : r->static_vars;
+        struct level tuned, base;
+        struct nt_est e;
+        bool claimed = k->published && k->p <= spec->alpha, told;
+        if (!k->published) {
+            continue;
+        }
+        told =
+            level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, vars, &k->call), NT_ODD_GANGS,
+                     &tuned) &&
+            level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, "", &none), NT_ODD_GANGS, &base);
+        e = told ? compare(&tuned, &base) : (struct nt_est){.n = 0};
+        sum->published++;
+        sum->claims += claimed;
+        sum->false_claims += claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin));
+        sum->slower += e.n > 0 && e.lo > log(spec->guard);
+    }
+}
+
+int truth_job(const struct truth_config *c, uint64_t seed, struct truth_sum *sum,
+              struct nt_err *err)
+{
+    struct player p = {.c = c, .seed = seed, .half = c->null ? NT_ALL_GANGS : NT_EVEN_GANGS};
+    struct nt_plan *plan = NULL;
+    struct nt_spec spec;
+    int rc = make_spec(c, seed, &spec, err);
+
+    rc = rc == 0 ? nt_plan_new(&spec, &plan, err) : rc;
+    rc = rc == 0 ? play(&p, plan, &sum->steps, err) : rc;
+    if (rc == 0) {
+        const struct nt_plan_result *r = nt_plan_result(plan);
+        sum->jobs++;
+        sum->empty += !r->table_present && !r->static_present;
+        sum->rows += (unsigned)r->nrows;
+        sum->search_ns += r->stage_ns[NT_RACE] + r->stage_ns[NT_REFINE] + r->stage_ns[NT_GATE];
+        sum->confirm_ns += r->stage_ns[NT_CONFIRM];
+        if (!c->null) {
+            judge_search(c, plan, sum);
+            judge_claims(c, &spec, r, sum);
+        }
+    }
+    nt_plan_free(plan);
+    return rc;
+}
+
+int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret, struct nt_err *err)
+{
+    struct nt_spec spec;
+    int rc = make_spec(c, 1, &spec, err);
+
+    *ret = (struct truth_gaps){0};
+    for (size_t s = 0; rc == 0 && s < spec.nsettings; s++) {
+        for (size_t i = 0; i < spec.nsizes; i++) {
+            for (int m = 0; m < NT_MODE_COUNT; m++) {
+                struct nt_case cs = {
+                    .coll = NT_ALL_REDUCE, .bytes = spec.sizes[i], .mode = (uint8_t)m};
+                struct level l;
+                long best =
+                    spec.modes[m] ? best_cell(c->rec, &cs, spec.settings[s], NT_ALL_GANGS, &l) : -1;
+                if (best >= 0) {
+                    struct nt_cell cell = nt_recording_cell(c->rec, (size_t)best);
+                    judge_pick(c->other, NT_ALL_GANGS, &cs, spec.settings[s],
+                               &c->rec->block[cell.block[0]].reached, false, ret);
+                }
+            }
+        }
+    }
+    return rc;
+}
+
+/* ------------------------------------------------------------------ the grid */
+
+static double cell_default_ns(const struct nt_recording *r, const struct nt_case *cs)
+{
+    struct nt_call none = NT_CALL_DEFAULT;
+    struct level l;
+    return level_of(r, nt_recording_find(r, cs, 0, "", &none), NT_ALL_GANGS, &l)
+               ? exp(nt_mean(l.x, l.n))
+               : 1e6;
+}
+
+/* One gang of the grid under one setting: five blocks of every tuple of every case. */
+static uint64_t grid_gang(const struct nt_recording *r, const struct nt_spec *spec,
+                          struct nt_replay *gang, const char *vars, unsigned *tuples)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < r->nrange; i++) {
+        const struct nt_rec_block *b = &r->block[nt_recording_cell(r, i).block[0]];
+        const struct nt_case *cs = &b->b.cs;
+        struct nt_measure m = {.cs = *cs, .call = b->b.call, .warmup = 1};
+        bool in = false;
+        for (size_t k = 0; k < spec->nsizes; k++) {
+            in = in || spec->sizes[k] == cs->bytes;
+        }
+        if (!in || cs->place != NT_OUT_OF_PLACE || (b->b.flags & NT_CELL_FLAGS) != 0 ||
+            strcmp(b->b.process, vars) != 0 || b->reached.algo < 0) {
+            continue;
+        }
+        m.inner = plan_inner((enum nt_mode)cs->mode, cs->bytes);
+        m.samples = plan_samples((enum nt_mode)cs->mode, cs->bytes, cell_default_ns(r, cs));
+        for (unsigned k = 0; k < 5; k++) {
+            struct nt_result x;
+            m.id = i * 5 + k;
+            nt_replay_measure(gang, &m, &x);
+            sum += x.elapsed_ns;
+            free(x.ns);
+        }
+        ++*tuples;
+    }
+    return sum;
+}
+
+int truth_grid(const struct truth_config *c, uint64_t *ret_ns, unsigned *ret_tuples,
+               struct nt_err *err)
+{
+    struct nt_spec spec;
+    struct player p = {.c = c, .seed = 1, .half = NT_ALL_GANGS};
+    int rc = make_spec(c, 1, &spec, err);
+    uint64_t sum = 0;
+    unsigned tuples = 0;
+
+    for (size_t s = 0; s < spec.nsettings; s++) {
+        for (uint64_t g = 1; g <= 4 && rc == 0; g++) {
+            struct nt_plan_gang gang = {.number = g, .vars = spec.settings[s]};
+            uint64_t start = 0;
+            rc = start_gang(&p, 0, &gang, &start, err);
+            tuples = g == 1 && s == 0 ? 0 : tuples;
+            sum += start;
+            sum += rc == 0 ? grid_gang(c->rec, &spec, &p.gang[0], spec.settings[s], &tuples) : 0;
+        }
+    }
+    *ret_ns = sum;
+    *ret_tuples = tuples / 4;
+    return rc;
+}

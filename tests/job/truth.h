@@ -1,0 +1,49 @@
+/*
+ * truth - jobs replayed from a recording in this process, judged by gangs that they never saw.
+ *
+ * A job draws from the even gangs of its recording; its picks and claims are judged by the block
+ * medians of the odd ones (and of another recording of the same machine). Times of two tuples are
+ * compared gang by gang where they share the gangs, else by Welch's interval on gang means.
+ */
+#pragma once
+#include "probes/recording/recording.h"
+#include "tuner/job/plan.h"
+
+struct truth_config {
+    const struct nt_recording *rec;
+    const struct nt_recording *other; /* another lease, or NULL */
+    enum nt_effort effort;
+    bool null; /* every cell draws from the default's samples: nothing is judged */
+    bool verbose;
+};
+
+/* Picks judged by one recording. A gap is told when the 95 % interval of its difference to the best
+ * lies above 0; what counts of it is what the interval leaves. */
+struct truth_gaps {
+    unsigned cases;                          /* judged */
+    unsigned unknown;                        /* not recorded there often enough (3 gangs) */
+    unsigned gaps;                           /* told */
+    double worst;                            /* log units, beyond the interval */
+    double worst_difference, sum_difference; /* log units, of told gaps; of all cases */
+};
+
+struct truth_sum {
+    unsigned jobs, empty;
+    unsigned rows, claims, false_claims; /* claims: published classes whose gain is proved */
+    unsigned published, slower;          /* slower: told to be by the odd gangs, beyond the guard */
+    uint64_t search_ns, confirm_ns;      /* device time, gang starts included */
+    uint64_t steps;
+    struct truth_gaps own, other;
+};
+
+/* Plays one job and adds what came of it. */
+NT_MUST_CHECK int truth_job(const struct truth_config *c, uint64_t seed, struct truth_sum *sum,
+                            struct nt_err *err);
+/* The best of each case by the odd gangs of one recording, judged by the other: what no search can
+ * know. */
+NT_MUST_CHECK int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret,
+                                     struct nt_err *err);
+/* Device time of the exhaustive grid: every distinct tuple × case × process setting, 4 gangs × 5
+ * blocks of the job's block length, gang starts included. */
+NT_MUST_CHECK int truth_grid(const struct truth_config *c, uint64_t *ret_ns, unsigned *ret_tuples,
+                             struct nt_err *err);
