@@ -79,7 +79,8 @@ static int take_one(struct nt_env *e, struct nt_spec *s, const char *name, const
         if (strpbrk(value, " \t\n") == NULL) {
             rc = add_word(s->fixed, sizeof(s->fixed), name, value, err);
         }
-    } else if (strncmp(name, "NCCL_", 5) == 0 && (t == NULL || (t->flags & NT_F_DEBUG) == 0)) {
+    } else if (t != NULL && strncmp(name, "NCCL_", 5) == 0 &&
+               (t->flags & (NT_F_DEBUG | NT_F_NOT_NCCL | NT_F_GONE)) == 0) { /* what NCCL reads */
         rc = add_word(s->as_found, sizeof(s->as_found), name, value, err);
     }
     return rc;

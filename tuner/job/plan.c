@@ -196,19 +196,26 @@ struct nt_case plan_case(const struct nt_plan *p, uint32_t point, enum nt_mode m
                             .mode = (uint8_t)mode};
 }
 
-/* Calls per iteration: enough that a graph's launch and its clock are small beside them. */
-unsigned plan_inner(enum nt_mode mode, uint64_t bytes)
+/* Calls per iteration (K): enough that a graph's launch and its clock are small beside them. */
+unsigned plan_inner(enum nt_mode mode, double est_ns)
 {
-    if (mode == NT_EAGER) {
-        return 1;
+    static const struct {
+        double below_ns;
+        unsigned inner;
+    } table[] = {{50e3, 20}, {300e3, 10}, {1e6, 4}, {4e6, 2}};
+
+    for (size_t i = 0; mode != NT_EAGER && i < sizeof(table) / sizeof(table[0]); i++) {
+        if (est_ns < table[i].below_ns) {
+            return table[i].inner;
+        }
     }
-    return bytes <= (64U << 10) ? 20 : bytes <= (1U << 20) ? 10 : bytes <= (16U << 20) ? 4 : 2;
+    return 1;
 }
 
 /* Iterations of a full block: some milliseconds of calls, at least three. */
-unsigned plan_samples(enum nt_mode mode, uint64_t bytes, double est_ns)
+unsigned plan_samples(enum nt_mode mode, double est_ns)
 {
-    double each = est_ns * plan_inner(mode, bytes), n = 6e6 / each;
+    double each = est_ns * plan_inner(mode, est_ns), n = 6e6 / each;
     unsigned most = mode == NT_EAGER ? 12 : 6, least = each > 20e6 ? 2 : 3;
     return n > most ? most : n < least ? least : (unsigned)n;
 }
@@ -228,7 +235,7 @@ struct todo *plan_measure(struct nt_plan *p, size_t live, enum purpose purpose,
     m->call = call;
     m->warmup = 1;
     m->samples = samples;
-    m->inner = plan_inner((enum nt_mode)cs->mode, cs->bytes);
+    m->inner = plan_inner((enum nt_mode)cs->mode, est_ns);
     m->verify = NT_VERIFY_NO;
     /* Connecting an algorithm for the first time and an arm far slower than expected both have
      * room. */
@@ -287,8 +294,13 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
 
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode)
 {
-    double l = plan_default_log(p, 0, point, mode);
-    return isnan(l) ? 1e6 : exp(l);
+    double l;
+
+    if (p->points[point].pre[mode].est_ns > 0) {
+        return p->points[point].pre[mode].est_ns;
+    }
+    l = plan_default_log(p, 0, point, mode);
+    return !isnan(l) ? exp(l) : p->points[point].bytes > (4U << 20) ? 10e6 : 1e6;
 }
 
 bool plan_search_over(const struct nt_plan *p)

@@ -26,11 +26,9 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             enum nt_mode m = p->modes[k];
-            uint64_t bytes = p->points[i].bytes;
-            double each = plan_default_ns(p, i, m) * plan_inner(m, bytes);
+            double est = plan_default_ns(p, i, m), each = est * plan_inner(m, est);
             /* Two arms, two blocks, gate and warm-up; about as much again for edges. */
-            pair += 2.0 * 2 * BLOCKS *
-                    (each * (plan_samples(m, bytes, each / plan_inner(m, bytes)) + 2) + 1e6);
+            pair += 2.0 * 2 * BLOCKS * (each * (plan_samples(m, est) + 2) + 1e6);
         }
     }
     return (uint64_t)(pair * p->spec.pairs);
@@ -283,7 +281,7 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
         rotate(p, index, &cs);
     }
     t = plan_measure(p, live, FOR_CHECK, &cs, arm == NT_ARM_TABLE ? c->asked : NT_CALL_DEFAULT,
-                     c->est_ns, plan_samples((enum nt_mode)cs.mode, cs.bytes, c->est_ns));
+                     c->est_ns, plan_samples((enum nt_mode)cs.mode, c->est_ns));
     t->index = index;
     t->arm = arm;
     t->rep = rep;
@@ -292,7 +290,7 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
         t->step.m.verify = p->confirm.pair == 0 ? NT_VERIFY_BOTH : NT_VERIFY_BEFORE;
         t->step.m.warmup = 0;
     }
-    if (rep == 0 && p->confirm.pair == 0 && c->kind == CHECK_CLASS) {
+    if (rep == 0 && p->confirm.pair == 0) {
         t->step.m.flags |= NT_M_READBACK;
     }
 }
@@ -421,8 +419,11 @@ void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
         return;
     }
     if (arm == NT_ARM_TABLE && (t->step.m.flags & NT_M_READBACK) != 0 && c->row != NONE &&
-        !executed_as_asked(&r->executed, &c->call)) {
+        c->kind != CHECK_GROUP && !executed_as_asked(&r->executed, &c->call)) {
         c->broken[arm] = true; /* the row was not seen executed */
+    }
+    if (r->executed.channels > 0) {
+        c->ran[arm] = r->executed;
     }
     *at = isnan(*at) ? x : (*at + x) / 2;
     if (c->kind == CHECK_CLASS && c->row != NONE &&

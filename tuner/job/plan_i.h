@@ -56,6 +56,8 @@ struct point {
         uint32_t n;
         struct nt_noise noise;
         double detectable;
+        double est_ns; /* the default's time as the preflight left it: shapes of blocks follow from
+                          it */
     } pre[NT_MODE_COUNT];
     struct nt_executed def; /* what the default executes */
 };
@@ -83,6 +85,7 @@ struct check_point {
     struct nt_call call;  /* of the table there */
     struct nt_call asked; /* how the search asked for it: what a replay knows */
     bool not_recorded, broken[NT_ARM_COUNT];
+    struct nt_executed ran[NT_ARM_COUNT]; /* read back in the first pair; channels 0: not */
 };
 struct row { /* before and after the confirm */
     uint8_t coll;
@@ -195,8 +198,8 @@ struct todo *plan_measure(struct nt_plan *p, size_t live, enum purpose purpose,
                           const struct nt_case *cs, struct nt_call call, double est_ns,
                           unsigned samples);
 struct nt_case plan_case(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
-unsigned plan_inner(enum nt_mode mode, uint64_t bytes);
-unsigned plan_samples(enum nt_mode mode, uint64_t bytes, double est_ns);
+unsigned plan_inner(enum nt_mode mode, double est_ns);
+unsigned plan_samples(enum nt_mode mode, double est_ns);
 double plan_log_median(const struct nt_result *r); /* NAN without samples */
 void plan_not_checked(struct nt_plan *p, const char *fmt, ...) NT_PRINTF(2, 3);
 double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t point,

@@ -50,11 +50,8 @@ static void push_noise(struct nt_plan *p)
                 uint32_t at = p->order[i];
                 struct nt_case cs = plan_case(p, at, p->modes[m]);
                 double est = plan_default_ns(p, at, p->modes[m]);
-                unsigned n = plan_samples(p->modes[m], cs.bytes, est);
-                /* Nothing is known about the very first block: it is short. */
-                struct todo *t = plan_measure(
-                    p, 0, FOR_NOISE, &cs, NT_CALL_DEFAULT, est,
-                    p->points[at].pre[p->modes[m]].n == 0 && cs.bytes > (4U << 20) ? 3 : n);
+                unsigned n = plan_samples(p->modes[m], est);
+                struct todo *t = plan_measure(p, 0, FOR_NOISE, &cs, NT_CALL_DEFAULT, est, n);
                 t->point = at;
                 t->mode = p->modes[m];
                 t->step.m.flags = p->pre_gang == 1 && b == 0 ? NT_M_READBACK : 0;
@@ -78,6 +75,7 @@ static void fit_noise(struct nt_plan *p)
                              p->points[i].pre[m].n, p->pre_gang, n, NULL) != 0) {
                 *n = (struct nt_noise){.block_sd = 0.05, .gang_sd = 0.05};
             }
+            p->points[i].pre[m].est_ns = plan_default_ns(p, i, m);
             sd = sqrt(n->block_sd * n->block_sd + 2 * n->gang_sd * n->gang_sd);
             p->points[i].pre[m].detectable =
                 log(p->spec.margin) +
@@ -130,7 +128,7 @@ bool preflight_refill(struct nt_plan *p)
         struct nt_case cs = plan_case(p, at, p->modes[0]);
         double est = plan_default_ns(p, at, p->modes[0]);
         (void)plan_measure(p, 0, FOR_WARM, &cs, NT_CALL_DEFAULT, est,
-                           plan_samples(p->modes[0], cs.bytes, est));
+                           plan_samples(p->modes[0], est));
         return true;
     }
     p->pre_gang++;

@@ -40,9 +40,18 @@ static double guard_bound(const struct nt_plan *p, const struct check_point *c, 
     return worst;
 }
 
+/* The table changed nothing there (a group of calls is left alone, say): the same tuple ran as by
+ * default, in the same process environment, so that there is nothing to be slower. */
+static bool same_as_default(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    return arm == NT_ARM_TABLE && p->settings[p->table_setting].vars[0] == '\0' &&
+           c->kind != CHECK_CLASS && !c->broken[arm] && c->ran[arm].channels > 0 &&
+           nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]);
+}
+
 static bool guard_holds(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
 {
-    return (c->not_recorded && c->kind != CHECK_CLASS) ||
+    return (c->not_recorded && c->kind != CHECK_CLASS) || same_as_default(p, c, arm) ||
            guard_bound(p, c, arm) < log(p->spec.guard);
 }
 
@@ -407,11 +416,10 @@ static uint64_t grid_ns(const struct nt_plan *p)
                 nt_race_standings(c->race[m], st);
                 for (uint32_t a = 0; a < c->narms; a++) {
                     double each = isnan(st[a].log_ratio) ? base : base * exp(st[a].log_ratio);
-                    sum += st[a].state == NT_ARM_FAILED
-                               ? 0
-                               : 20 * (each * plan_inner(m, p->points[i].bytes) *
-                                           (1 + plan_samples(m, p->points[i].bytes, each)) +
-                                       5e5);
+                    sum +=
+                        st[a].state == NT_ARM_FAILED
+                            ? 0
+                            : 20 * (each * plan_inner(m, base) * (1 + plan_samples(m, each)) + 5e5);
                 }
             }
         }

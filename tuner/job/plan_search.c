@@ -167,7 +167,7 @@ static void push_look(struct nt_plan *p, uint32_t setting, uint32_t point,
 {
     struct nt_case cs = plan_case(p, point, explore_mode(p));
     double est = plan_default_ns(p, point, explore_mode(p));
-    unsigned full = plan_samples(explore_mode(p), cs.bytes, est);
+    unsigned full = plan_samples(explore_mode(p), est);
     struct todo *t = plan_measure(p, 0, FOR_EXPLORE, &cs, *call, est,
                                   est > 3e6  ? 1
                                   : full < 3 ? full
@@ -206,7 +206,7 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
         double est = plan_default_ns(p, point, m);
         cfg.block_sd = fmax(noise->block_sd, 0.005);
         cfg.gang_sd = fmax(noise->gang_sd, 0.005);
-        cfg.block_samples = plan_samples(m, p->points[point].bytes, est);
+        cfg.block_samples = plan_samples(m, est);
         cfg.look_samples = cfg.block_samples < 3 ? cfg.block_samples : 3;
         cfg.min_gangs = efforts[p->spec.effort].min_gangs;
         cfg.max_gangs = efforts[p->spec.effort].max_gangs;
@@ -366,9 +366,8 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
     for (uint32_t k = 0; k < p->nmodes; k++) { /* a race of one is over before its first block */
         enum nt_mode m = p->modes[k];
         if (c->def_n[m] == 0 && nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE) {
-            ask = (struct nt_ask){
-                .arm = 0,
-                .samples = plan_samples(m, p->points[point].bytes, plan_default_ns(p, point, m))};
+            ask =
+                (struct nt_ask){.arm = 0, .samples = plan_samples(m, plan_default_ns(p, point, m))};
             push_block(p, setting, point, m, &ask);
             return true;
         }

@@ -257,9 +257,12 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
                 .setting = forbidden[i].setting, .why = forbidden[i].why, .memory_bytes = NAN};
         }
     }
-    p->memory.default_bytes = (double)r->memory_bytes[NT_ARM_DEFAULT];
-    p->memory.table_bytes = r->table_present ? (double)r->memory_bytes[NT_ARM_TABLE] : NAN;
-    p->memory.static_bytes = r->static_present ? (double)r->memory_bytes[NT_ARM_STATIC] : NAN;
+    /* Where ranks share a GPU, what one of them takes cannot be told. */
+    if (spec->shown_rig != NT_RIG_MPS_SOCKETS && spec->shown_rig != NT_RIG_MPS_P2P) {
+        p->memory.default_bytes = (double)r->memory_bytes[NT_ARM_DEFAULT];
+        p->memory.table_bytes = r->table_present ? (double)r->memory_bytes[NT_ARM_TABLE] : NAN;
+        p->memory.static_bytes = r->static_present ? (double)r->memory_bytes[NT_ARM_STATIC] : NAN;
+    }
     p->first_call.default_ns = (double)r->first_call_ns[NT_ARM_DEFAULT];
     p->first_call.table_ns = r->table_present ? (double)r->first_call_ns[NT_ARM_TABLE] : NAN;
     p->first_call.static_ns = r->static_present ? (double)r->first_call_ns[NT_ARM_STATIC] : NAN;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { SATURATED = 2 << 20 };
 enum { LEAST_GANGS = 4, MAX_TUPLES = 64, SIDE_BY_SIDE = NT_PLAN_GANGS, MAX_LOSSES = 4 };
 static const double LEADS = 1.06; /* a tuple this near to the best of its case is a leader */
 static const double BEHIND = 1.4; /* one this far behind gets the least samples */
@@ -145,13 +146,14 @@ static double best_ns(const struct spot *s, enum nt_mode m)
 
 /* ------------------------------------------------------------------ blocks */
 
-static unsigned inner_of(enum nt_mode m, uint64_t bytes)
+static unsigned inner_of(enum nt_mode m, double est)
 {
-    return m == NT_EAGER          ? 1
-           : bytes <= (64U << 10) ? 20
-           : bytes <= (1U << 20)  ? 10
-           : bytes <= (16U << 20) ? 4
-                                  : 2;
+    return m == NT_EAGER ? 1
+           : est < 50e3  ? 20
+           : est < 300e3 ? 10
+           : est < 1e6   ? 4
+           : est < 4e6   ? 2
+                         : 1;
 }
 
 static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, uint32_t tuple,
@@ -160,10 +162,12 @@ static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, ui
     const struct spot *s = spot_of(r, setting, point);
     const struct tuple *t = &s->tuples[tuple];
     double est = est_ns(t, m), best = best_ns(s, m), each;
+    bool behind;
     struct job *j = push(r, NT_DO_MEASURE);
     struct nt_measure *q = &j->step.m;
 
     est = isnan(est) ? est_ns(t, r->modes[0]) : est;
+    best = isfinite(best) ? best : best_ns(s, r->modes[0]);
     est = isnan(est) ? 1e6 : est;
     j->setting = setting;
     j->point = point;
@@ -178,15 +182,16 @@ static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, ui
                              .mode = (uint8_t)m};
     j->step.cs = q->cs;
     q->call = t->call;
-    q->inner = inner_of(m, bytes);
+    q->inner = inner_of(m, isfinite(best) ? best : est);
     each = est * q->inner;
     q->samples = each > 20e6 ? 3 : each > 4e6 ? 5 : 8;
-    if (isfinite(best) && est > best * BEHIND) { /* it decides nothing */
-        q->samples = each > 20e6 ? 1 : 3;
+    behind = isfinite(best) && est > best * BEHIND;
+    if (behind) { /* it decides nothing */
+        q->samples = each > 8e6 ? 1 : 3;
     }
-    q->warmup = each > 20e6 && t->n[m] > 0 ? 0 : 1;
-    q->flags = t->n[m] == 0 || j->extra ? NT_M_READBACK : 0;
-    q->verify = t->n[m] == 0 ? NT_VERIFY_BEFORE : NT_VERIFY_NO;
+    q->warmup = each > 8e6 && (t->n[m] > 0 || behind) ? 0 : 1;
+    q->flags = r->round == 0 || j->extra ? NT_M_READBACK : 0;
+    q->verify = r->round == 0 && !(behind && each > 8e6) ? NT_VERIFY_BEFORE : NT_VERIFY_NO;
     q->deadline_ms = 6000 + (uint32_t)(each * 1e-6 * (q->samples + 3) * 10);
 }
 
@@ -267,6 +272,24 @@ static bool next_call(const struct spot *s, uint32_t *combo, uint32_t *step, str
     return false;
 }
 
+/* Above SATURATED bytes every channel is used that a call may use: the tuples are those of the size
+ * below. The first timed block of each reads back what it really is. */
+static void copy_tuples(struct nt_record *r, struct spot *s, const struct spot *below)
+{
+    for (uint32_t i = 0; i < below->n; i++) {
+        s->tuples[i] =
+            (struct tuple){.call = below->tuples[i].call, .executed = below->tuples[i].executed};
+        for (uint32_t k = 0; k < r->nmodes && below->tuples[i].n[r->modes[k]] > 0; k++) {
+            /* A first idea: twice the bytes, twice the time. */
+            s->tuples[i].sum[r->modes[k]] = log(2 * est_ns(&below->tuples[i], r->modes[k]));
+            s->tuples[i].n[r->modes[k]] = 1;
+        }
+    }
+    s->n = below->n;
+    s->explored = true;
+    r->tuples += s->n;
+}
+
 /* One question of the exploration of a live setting; false: all its sizes are explored. */
 static bool push_explore(struct nt_record *r)
 {
@@ -276,6 +299,11 @@ static bool push_explore(struct nt_record *r)
             struct nt_call call;
             struct job *j;
             if (s->explored) {
+                continue;
+            }
+            if (s->costed && r->bytes[point] > SATURATED && point > 0 &&
+                r->coll[point - 1] == r->coll[point] && spot_of(r, setting, point - 1)->explored) {
+                copy_tuples(r, s, spot_of(r, setting, point - 1));
                 continue;
             }
             if (s->costed && !next_call(s, &s->combo, &s->step, &call)) {
@@ -297,7 +325,7 @@ static bool push_explore(struct nt_record *r)
                 j->step.m = (struct nt_measure){.cs = j->step.cs,
                                                 .call = call,
                                                 .samples = 1,
-                                                .inner = inner_of(r->modes[0], r->bytes[point]),
+                                                .inner = inner_of(r->modes[0], 1e6),
                                                 .flags = NT_M_READBACK,
                                                 .verify = NT_VERIFY_BEFORE,
                                                 .deadline_ms = 8000};
