@@ -88,6 +88,23 @@ static void test_decide(void **state)
     }
 }
 
+static void test_library(void **state)
+{
+    static const char *const rows[][2] = {{"PyNccl", "nccl"},
+                                          {"torch.distributed", "nccl"},
+                                          {"torch (NCCL)", "nccl"},
+                                          {"nccl_default", "nccl"},
+                                          {"torch_symm_mem", "torch_symm_mem"},
+                                          {"nccl_graph_xml", "nccl_graph_xml"},
+                                          {"dist_multimem", "dist_multimem"},
+                                          {"default", "default"},
+                                          {"", ""}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_string_equal(nt_backend_library(rows[i][0]), rows[i][1]);
+    }
+}
+
 static void test_curve(void **state)
 {
     static const double t[] = {33, 34, 54, 35, 100}, dip[] = {30, 31, 12, 33};
@@ -280,8 +297,8 @@ static void test_labels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_decide), cmocka_unit_test(test_curve),
-        cmocka_unit_test(test_tables), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_runs),   cmocka_unit_test(test_labels)};
+        cmocka_unit_test(test_decide), cmocka_unit_test(test_library), cmocka_unit_test(test_curve),
+        cmocka_unit_test(test_tables), cmocka_unit_test(test_refused), cmocka_unit_test(test_runs),
+        cmocka_unit_test(test_labels)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,8 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (nt_lint_read("a", (const char *)data + 1, size - 1, &o, &f, NULL) == 0) {
         nt_lint_across(&f, 1);
         nt_lint_text(f, &out);
-        json_decref(nt_lint_json(f));
-        json_decref(nt_lint_sarif(&f, 1, "0"));
+        if (size % 8 == 0) { /* the table of rules is long, and the same each time */
+            json_decref(nt_lint_json(f));
+            json_decref(nt_lint_sarif(&f, 1, "0"));
+        }
     }
     nt_lint_free(f);
     nt_buf_done(&out);

@@ -36,19 +36,36 @@ void nt_curve_flags(const double *t, size_t n, size_t i, bool *ret_spike, bool *
     }
 }
 
-const char *nt_backend_library(const char *label)
+static bool word_among(const char *word, size_t len, const char *const *words)
 {
-    static const char *const nccl[] = {
-        "nccl",       "pynccl",    "torch",        "torch.distributed", "torch_distributed",
-        "torch_nccl", "pytorch",   "pytorch_nccl", "torch-distributed", "processgroupnccl",
-        "c10d",       "c10d_nccl", "torch nccl",   "torch (nccl)",      "dist_nccl",
-        NULL};
-    for (size_t i = 0; nccl[i] != NULL; i++) {
-        if (strcasecmp(label, nccl[i]) == 0) {
-            return "nccl";
+    for (size_t i = 0; words[i] != NULL; i++) {
+        if (strlen(words[i]) == len && strncasecmp(word, words[i], len) == 0) {
+            return true;
         }
     }
-    return label;
+    return false;
+}
+
+/* A label made of words for NCCL's own callers and of words that mean nothing beside them: any
+ * other word names a setting or another library ("torch_symm_mem", "nccl_graph_xml"). */
+const char *nt_backend_library(const char *label)
+{
+    static const char *const callers[] = {
+        "nccl", "pynccl", "torch", "pytorch", "c10d", "distributed", "processgroupnccl", NULL};
+    static const char *const neutral[] = {
+        "dist",    "default", "all",   "reduce", "allreduce", "native", "communicator",
+        "backend", "process", "group", "pg",     "allgather", "gather", NULL};
+    bool called = false;
+    for (const char *p = label; *p != '\0';) {
+        size_t n = strcspn(p, " _-.()/:");
+        bool caller = word_among(p, n, callers);
+        called = called || caller;
+        if (n > 0 && !caller && !word_among(p, n, neutral)) {
+            return label;
+        }
+        p += n + (p[n] != '\0');
+    }
+    return called ? "nccl" : label;
 }
 
 /* Student's t, two-sided 5 percent. */

@@ -105,25 +105,29 @@ bool nt_lint_is_ours(const char *name)
            slipped_prefix(name);
 }
 
-/* Edit distance, at most `limit` + 1. Names are short: longer ones are not near. */
+/* Edit distance, or limit + 1 when it is larger. Names are short: longer ones are not near. */
 static size_t distance(const char *a, const char *b, size_t limit)
 {
     enum { MAX = 64 };
     size_t n = strlen(a), m = strlen(b), row[MAX + 1];
-    if (n > MAX || m > MAX) {
+    if (n > MAX || m > MAX || n > m + limit || m > n + limit) {
         return limit + 1;
     }
     for (size_t k = 0; k <= m; k++) {
         row[k] = k;
     }
     for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0];
+        size_t diagonal = row[0], least = i;
         row[0] = i;
         for (size_t k = 1; k <= m; k++) {
             size_t change = diagonal + (a[i - 1] != b[k - 1]);
             size_t gap = (row[k] < row[k - 1] ? row[k] : row[k - 1]) + 1;
             diagonal = row[k];
             row[k] = change < gap ? change : gap;
+            least = row[k] < least ? row[k] : least;
+        }
+        if (least > limit) {
+            return limit + 1;
         }
     }
     return row[m];
@@ -132,9 +136,18 @@ static size_t distance(const char *a, const char *b, size_t limit)
 /* A slip of the pen, not another word: about one letter in six. */
 static const char *slip_of(const char *name)
 {
-    const char *near = nt_tunable_nearest(name);
+    const char *near = NULL;
     size_t limit = strlen(name) / 6 > 2 ? strlen(name) / 6 : 2;
-    return near != NULL && distance(name, near, limit) <= limit ? near : NULL;
+    for (size_t i = 0; i < nt_tunables_count; i++) {
+        size_t d = (nt_tunables[i].flags & NT_F_GONE) == 0
+                       ? distance(name, nt_tunables[i].name, limit)
+                       : limit + 1;
+        if (d <= limit && (near == NULL || d < limit)) {
+            near = nt_tunables[i].name;
+            limit = d;
+        }
+    }
+    return near;
 }
 
 static bool several(const char *value)
