@@ -94,6 +94,26 @@ static const struct text_case cases[] = {
      "1024 256 float sum -1 10.00 0.10 0.10 0 9.00 12.00 11.90 3.10 10.00 0.10 0.10 0 9.00 12.00 "
      "11.90 3.10\n",
      1, 1, 1, "", "cut-row"},
+    {"a column that nobody knows",
+     "# size count type redop root time algbw busbw copybw #wrong time algbw busbw copybw #wrong\n"
+     "1024 256 float sum -1 10.00 0.10 0.10 99.0 3 10.00 0.10 0.10 99.0 0\n" TAIL,
+     1, 1, 1, "wrong-data", "cut-row garbled-row"},
+    {"all_gather of 2019",
+     "#  size count type time algbw busbw error time algbw busbw error\n"
+     "1024 128 float 10.00 0.10 0.05 0e+00 10.00 0.10 0.05 0e+00\n" TAIL,
+     1, 1, 1, "rounding-error", "cut-row garbled-row"},
+    {"broadcast of 2019",
+     "#  size count type root time algbw busbw error time algbw busbw error\n"
+     "1024 256 float 0 10.00 0.10 0.10 0e+00 10.00 0.10 0.10 0e+00\n" TAIL,
+     1, 1, 1, "rounding-error", "cut-row garbled-row"},
+    {"with time stamps",
+     "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong timestamp\n"
+     "1024 256 float sum -1 10.00 0.10 0.10 0 10.00 0.10 0.10 0  2025-10-28 12:00:00\n" TAIL,
+     1, 1, 1, "", "cut-row split-row"},
+    {"CPU times are no latencies",
+     "# size count type redop root cputime algbw busbw #wrong cputime algbw busbw #wrong\n"
+     "1024 256 float sum -1 10.00 0.10 0.10 0 10.00 0.10 0.10 0\n" TAIL,
+     1, 1, 0, "", "cut-row"},
     {"a device of two ranks",
      "#  Rank  0 Group  0 Pid   11 on  alpha device  0 [0x01] Some GPU\n"
      "#  Rank  1 Group  0 Pid   12 on  alpha device  0 [0x01] Some GPU\n" COLS ROW1 TAIL,

@@ -13,10 +13,20 @@
 #include "tuner/import/internal.h"
 #include "tuner/import/line.h"
 
-enum { MAX_VALUES = 16, ROW_PREFIX_WORDS = 6 };
+enum { MAX_WIDTH = 12, MAX_VALUES = 2 * MAX_WIDTH, ROW_PREFIX_WORDS = 6 };
+
+/* What a value may be; the rest of a table's columns are passed over. */
+enum value { TIME, ALGBW, BUSBW, WRONG, ITER_MIN, ITER_MAX, ITER_P99, ITER_CV, VALUES };
+static const struct {
+    const char *word;
+    enum value value;
+} value_rows[] = {{"time", TIME},      {"cputime", TIME},   {"algbw", ALGBW},  {"busbw", BUSBW},
+                  {"#wrong", WRONG},   {"wrong", WRONG},    {"error", WRONG},  {"i_min", ITER_MIN},
+                  {"i_max", ITER_MAX}, {"i_p99", ITER_P99}, {"i_cv%", ITER_CV}};
 
 struct columns {
-    unsigned bodies, width; /* 1 or 2 placements of 4 or 8 values */
+    unsigned bodies, width; /* 1 or 2 placements of so many values */
+    int8_t at[VALUES];      /* place of each in a body, -1: not there */
     int op, root;           /* 1: there is such a column, 0: there is none, -1: not known */
     bool header, error;     /* error: the old rounding column instead of #wrong */
 };
@@ -36,7 +46,8 @@ struct reader {
     } open;
 };
 
-static const struct columns no_header = {.bodies = 2, .width = 4, .op = -1, .root = -1};
+static const struct columns no_header = {
+    .bodies = 2, .width = 4, .at = {0, 1, 2, 3, -1, -1, -1, -1}, .op = -1, .root = -1};
 
 static struct nt_imp_run *current(struct reader *rd)
 {
@@ -84,46 +95,57 @@ static bool is_op(const struct nt_line *l, size_t i)
     return false;
 }
 
+/* The value of that kind in the body that begins at `from`; NAN: there is none. */
+static double value_at(const struct reader *rd, unsigned from, enum value kind)
+{
+    int at = rd->cols.at[kind];
+    return at >= 0 && from + (unsigned)at < rd->open.n ? rd->open.v[from + (unsigned)at] : NAN;
+}
+
+static void fill_cell(const struct reader *rd, unsigned from, struct nt_imp_cell *c)
+{
+    double time = value_at(rd, from, TIME), wrong = value_at(rd, from, WRONG);
+    double algbw = value_at(rd, from, ALGBW), busbw = value_at(rd, from, BUSBW);
+    c->have = isfinite(time) && time > 0;
+    c->time_us = c->have ? time : 0;
+    c->algbw = isfinite(algbw) ? algbw : 0;
+    c->busbw = isfinite(busbw) ? busbw : 0;
+    if (isfinite(wrong)) {
+        unsigned at = from + (unsigned)rd->cols.at[WRONG];
+        bool count = rd->cols.header ? !rd->cols.error : rd->open.integer[at];
+        if (count && wrong >= 0) {
+            c->wrong = wrong < 9e18 ? (int64_t)(wrong + 0.5) : INT64_MAX;
+        } else if (!count) {
+            c->error = wrong;
+            c->wrong = rd->open.stars[at] ? 1 : -1;
+        }
+    }
+    c->min_us = value_at(rd, from, ITER_MIN);
+    c->max_us = value_at(rd, from, ITER_MAX);
+    c->p99_us = value_at(rd, from, ITER_P99);
+    c->cv_pct = value_at(rd, from, ITER_CV);
+}
+
 static void close_row(struct reader *rd)
 {
     struct nt_imp_run *r = rd->open.active ? current(rd) : NULL;
     struct nt_imp_row *row;
+    unsigned bodies = rd->open.inplace_only ? 1 : rd->cols.bodies;
     if (r == NULL || rd->open.row >= r->nrows) {
         rd->open.active = false;
         return;
     }
     rd->open.active = false;
     row = &r->rows[rd->open.row];
-    for (unsigned b = 0; b < 2; b++) {
-        struct nt_imp_cell *c = &row->place[rd->open.inplace_only ? 1 : b];
-        unsigned at = b * rd->cols.width;
-        const double *v = &rd->open.v[at];
-        if (rd->open.n < at + 4 || (b == 1 && rd->open.inplace_only)) {
-            break;
-        }
-        c->have = isfinite(v[0]) && v[0] > 0;
-        c->time_us = c->have ? v[0] : 0;
-        c->algbw = isfinite(v[1]) ? v[1] : 0;
-        c->busbw = isfinite(v[2]) ? v[2] : 0;
-        if (isfinite(v[3])) {
-            bool count = rd->cols.header ? !rd->cols.error : rd->open.integer[at + 3];
-            if (count && v[3] >= 0) {
-                c->wrong = v[3] < 9e18 ? (int64_t)(v[3] + 0.5) : INT64_MAX;
-            } else if (!count) {
-                c->error = v[3];
-                c->wrong = rd->open.stars[at + 3] ? 1 : -1;
-            }
-        }
-        if (rd->cols.width == 8 && rd->open.n >= at + 8) {
-            c->min_us = v[4];
-            c->max_us = v[5];
-            c->p99_us = v[6];
-            c->cv_pct = v[7];
+    for (unsigned b = 0; b < bodies; b++) {
+        unsigned from = b * rd->cols.width, needed = rd->cols.width < 4 ? rd->cols.width : 4;
+        if (rd->open.n >= from + needed) {
+            fill_cell(rd, from, &row->place[rd->open.inplace_only ? 1 : b]);
         }
     }
-    if (rd->open.n < rd->cols.width * (rd->open.inplace_only ? 1 : rd->cols.bodies)) {
+    if (rd->open.n < rd->cols.width * bodies) {
         nt_imp_note(&rd->f->notes, NT_IMP_CUT_ROW, row->line, "size %llu: %u of %u values",
-                    (unsigned long long)row->bytes, rd->open.n, rd->cols.width * rd->cols.bodies);
+                    (unsigned long long)row->bytes, rd->open.n, rd->cols.width * bodies);
     } else if (rd->open.split) {
         nt_imp_note(&rd->f->notes, NT_IMP_SPLIT_ROW, row->line,
                     "size %llu: put together around log lines", (unsigned long long)row->bytes);
@@ -282,29 +304,43 @@ static bool continues(struct reader *rd, const struct nt_line *l)
     return true;
 }
 
+/* The place of word i among the values of the first body; bodies are counted by their times. */
+static void header_value(struct columns *c, const struct nt_line *l, size_t i)
+{
+    int kind = -1;
+    for (size_t k = 0; k < sizeof(value_rows) / sizeof(value_rows[0]); k++) {
+        kind = nt_line_is(l, i, value_rows[k].word) ? (int)value_rows[k].value : kind;
+    }
+    c->bodies += kind == TIME;
+    if (c->bodies != 1 || nt_line_is(l, i, "timestamp")) {
+        return;
+    }
+    if (kind >= 0) {
+        c->at[kind] = c->width < MAX_WIDTH ? (int8_t)c->width : (int8_t)-1;
+    }
+    c->width++;
+}
+
 static bool header(struct reader *rd, const struct nt_line *l)
 {
-    struct columns c = {.header = true, .width = 4};
-    bool size = false;
+    struct columns c = {.header = true, .at = {-1, -1, -1, -1, -1, -1, -1, -1}};
+    bool size = false, cpu = false;
     for (size_t i = 0; i < l->n; i++) {
         size = size || nt_line_is(l, i, "size");
+        cpu = cpu || nt_line_is(l, i, "cputime");
         c.op = c.op || nt_line_is(l, i, "redop");
         c.root = c.root || nt_line_is(l, i, "root");
-        c.bodies += nt_line_is(l, i, "time") || nt_line_is(l, i, "cputime");
         c.error = c.error || nt_line_is(l, i, "error");
-        if (nt_line_is(l, i, "i_min")) {
-            c.width = 8;
-        }
-        if (nt_line_is(l, i, "cputime") && current(rd) != NULL) {
-            current(rd)->cpu_time = true;
-        }
+        header_value(&c, l, i);
     }
-    if (!size || c.bodies == 0 || c.bodies > 2 || strstr(l->text, "algbw") == NULL) {
+    if (!size || c.bodies == 0 || c.bodies > 2 || c.width > MAX_WIDTH || c.at[ALGBW] < 0 ||
+        c.at[BUSBW] < 0) {
         return false;
     }
     rd->cols = c;
     if (current(rd) != NULL) {
-        current(rd)->per_iter = c.width == 8;
+        current(rd)->per_iter = c.at[ITER_MIN] >= 0;
+        current(rd)->cpu_time = current(rd)->cpu_time || cpu;
     }
     return true;
 }
