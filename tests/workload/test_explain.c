@@ -123,6 +123,7 @@ static void test_mode_is_preferred(void **state)
     nt_explain(&p, 10, 8, c, 2, NULL, &e);
     assert_true(fabs(e.now_ms.mid - 0.5) < 1e-9);
     assert_false(e.other_mode);
+    assert_true(fabs(e.turned_ms - 2) < 1e-9); /* without the graph */
     p.mode = NT_EAGER;
     nt_explain(&p, 10, 8, c, 2, NULL, &e);
     assert_true(fabs(e.now_ms.mid - 2) < 1e-9);
@@ -136,6 +137,7 @@ static void test_named_arm(void **state)
     struct nt_explained e;
     (void)state;
     nt_explain(&p, 24, 8, curves, 2, "custom", &e);
+    assert_true(isnan(e.turned_ms)); /* the curves name no mode */
     assert_true(fabs(e.now_ms.mid - 1.2) < 1e-9);
     nt_explain(&p, 24, 8, curves, 2, "nobody", &e);
     assert_int_equal(e.blame, NT_BLAME_NOT_MEASURED);

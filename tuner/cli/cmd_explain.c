@@ -120,6 +120,10 @@ static void step_text(const struct nt_explained *e, struct nt_buf *out)
             e->now_ms.mid - e->floor_ms, e->best_ms, e->now_ms.mid - e->best_ms,
             100 * (e->now_ms.mid - e->best_ms) / e->step_ms, e->now_ms.mid);
     }
+    if (isfinite(e->turned_ms) && e->blame != NT_BLAME_NOT_MEASURED) {
+        nt_buf_printf(out, "    the same calls %s: %.2f ms\n",
+                      e->phase->mode == NT_GRAPH ? "without a graph" : "in a graph", e->turned_ms);
+    }
     if (e->missing_calls > 0) {
         nt_buf_printf(out,
                       "  %.0f of %.0f calls were never measured and are not in these figures\n",
@@ -178,13 +182,13 @@ static json_t *step_json(const struct nt_explained *e)
     for (size_t i = 0; i < n; i++) {
         (void)json_array_append_new(look, json_string(hints[i]));
     }
-    return json_pack("{s:s, s:s, s:f, s:o, s:o, s:o, s:f, s:f, s:f, s:b, s:b, s:s, s:o}", "phase",
-                     e->phase->name, "mode", nt_mode_names[e->phase->mode], "step_ms", e->step_ms,
-                     "calls", calls, "communication_ms", span_json(e->now_ms), "share",
-                     span_json(e->share), "launch_ms", e->floor_ms, "best_ms", e->best_ms,
-                     "calls_not_measured", e->missing_calls, "other_mode", e->other_mode,
-                     "noise_known", e->noise_known, "verdict", nt_blame_words[e->blame], "look_at",
-                     look);
+    return json_pack(
+        "{s:s, s:s, s:f, s:o, s:o, s:o, s:f, s:f, s:f, s:o, s:b, s:b, s:s, s:o}", "phase",
+        e->phase->name, "mode", nt_mode_names[e->phase->mode], "step_ms", e->step_ms, "calls",
+        calls, "communication_ms", span_json(e->now_ms), "share", span_json(e->share), "launch_ms",
+        e->floor_ms, "best_ms", e->best_ms, "calls_not_measured", e->missing_calls, "other_mode_ms",
+        isfinite(e->turned_ms) ? json_real(e->turned_ms) : json_null(), "other_mode", e->other_mode,
+        "noise_known", e->noise_known, "verdict", nt_blame_words[e->blame], "look_at", look);
 }
 
 static int collect(const struct explain_args *o, struct nt_curves *c, struct nt_err *err)

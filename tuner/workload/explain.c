@@ -129,6 +129,30 @@ static void one_call(const struct nt_wl_curve *curves, size_t n, const struct nt
     }
 }
 
+/* What the step's measured calls take in the other mode, by the same arm; NAN when one of them was
+ * not measured there. */
+static double turned(const struct nt_explained *e, const struct nt_wl_curve *curves, size_t n,
+                     uint32_t ranks, const char *arm)
+{
+    uint8_t mode = e->phase->mode == NT_GRAPH ? NT_EAGER : NT_GRAPH;
+    double sum = 0;
+    for (size_t i = 0; i < e->phase->ncalls; i++) {
+        const struct nt_wl_call *call = e->calls[i].call;
+        const struct nt_wl_curve *c = today(curves, n, call, mode, ranks, arm);
+        struct nt_span t;
+        bool exact;
+        if (!e->calls[i].measured) {
+            continue;
+        }
+        if (e->other_mode || c == NULL || c->mode != (int8_t)mode ||
+            !nt_curve_time(c, call->bytes, &t, &exact)) {
+            return NAN;
+        }
+        sum += call->count * t.mid / 1e3;
+    }
+    return sum > 0 ? sum : NAN;
+}
+
 static enum nt_blame blame(const struct nt_explained *e)
 {
     if (e->all_calls <= 0 || e->missing_calls > MISSING_MAX * e->all_calls) {

@@ -57,7 +57,8 @@ struct nt_explained {
     struct nt_explained_call calls[NT_WL_CALLS];
     struct nt_span now_ms; /* all measured collectives of the step, by default */
     double best_ms;        /* the same by the fastest measured arms */
-    double floor_ms;       /* of now_ms: launch and latency, whatever the bytes */
+    double turned_ms; /* now_ms, if the step ran in the other of graph and eager; NAN: not known */
+    double floor_ms;  /* of now_ms: launch and latency, whatever the bytes */
     double missing_calls, all_calls;
     struct nt_span share; /* of the step, 0 to 1 */
     bool other_mode;      /* the curves are of another mode than the phase, or say none */
