@@ -188,6 +188,7 @@ void nt_explain(const struct nt_wl_phase *phase, double step_ms, uint32_t ranks,
         e.best_ms += count * x->best_us / 1e3;
         e.floor_ms += count * x->floor_us / 1e3;
     }
+    e.turned_ms = turned(&e, curves, n, ranks, default_arm);
     e.share =
         (struct nt_span){e.now_ms.lo / step_ms, e.now_ms.mid / step_ms, e.now_ms.hi / step_ms};
     e.blame = blame(&e);
