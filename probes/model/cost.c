@@ -310,15 +310,14 @@ static int log2_floor(uint64_t x)
     return x == 0 ? -1 : 63 - __builtin_clzll(x);
 }
 
-float nt_cost_us(const struct nt_cost *c, enum nt_coll coll, enum nt_algo a, enum nt_proto p,
-                 uint64_t bytes, unsigned pipe_ops)
+bool nt_cost_parts(const struct nt_cost *c, enum nt_coll coll, enum nt_algo a, enum nt_proto p,
+                   uint64_t bytes, float *ret_lat, float *ret_bw)
 {
     int size = log2_floor(bytes / 64);
     float bw, lat;
-    unsigned times;
 
     if (coll > NT_ALL_REDUCE || c->bw[coll][a][p] <= 0) {
-        return -1;
+        return false;
     }
     bw = c->bw[coll][a][p];
     lat = c->lat[coll][a][p];
@@ -333,8 +332,20 @@ float nt_cost_us(const struct nt_cost *c, enum nt_coll coll, enum nt_algo a, enu
         bytes / ((uint64_t)c->channels * (uint64_t)c->ranks) >= 64) {
         lat *= c->cc_min < 80 ? 1.9F : 1.4F;
     }
-    times = a == NT_RING ? pipe_ops : (pipe_ops + WORKS_PER_BATCH - 1) / WORKS_PER_BATCH;
-    return lat * (float)times + (float)bytes / (1000 * bw);
+    *ret_lat = lat;
+    *ret_bw = bw;
+    return true;
+}
+
+float nt_cost_us(const struct nt_cost *c, enum nt_coll coll, enum nt_algo a, enum nt_proto p,
+                 uint64_t bytes, unsigned pipe_ops)
+{
+    float bw, lat;
+    unsigned times = a == NT_RING ? pipe_ops : (pipe_ops + WORKS_PER_BATCH - 1) / WORKS_PER_BATCH;
+
+    return nt_cost_parts(c, coll, a, p, bytes, &lat, &bw)
+               ? lat * (float)times + (float)bytes / (1000 * bw)
+               : -1;
 }
 
 bool nt_cost_choose(const struct nt_cost *c, enum nt_coll coll, uint64_t bytes,

@@ -59,6 +59,11 @@ void nt_cost_init(const struct nt_comm *comm, struct nt_cost *ret);
 float nt_cost_us(const struct nt_cost *c, enum nt_coll coll, enum nt_algo algo, enum nt_proto proto,
                  uint64_t bytes, unsigned pipe_ops);
 
+/* The same in two parts, for one call: what does not depend on bytes, and what does. false: not
+ * available. */
+bool nt_cost_parts(const struct nt_cost *c, enum nt_coll coll, enum nt_algo algo,
+                   enum nt_proto proto, uint64_t bytes, float *ret_lat, float *ret_bw);
+
 /* What NCCL would choose: the least; ties to the lower algorithm, then protocol. false: nothing. */
 bool nt_cost_choose(const struct nt_cost *c, enum nt_coll coll, uint64_t bytes,
                     enum nt_algo *ret_algo, enum nt_proto *ret_proto);

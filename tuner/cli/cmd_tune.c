@@ -1,4 +1,5 @@
 /* tune: runs a job and writes its profile. */
+#include "probes/model/graphs.h"
 #include "probes/recording/recording.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
@@ -19,7 +20,7 @@ struct tune_args {
     const char *rig, *collectives, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl, *devices,
         *format, *pace, *probe;
     struct nt_strs fix, env, try;
-    uint32_t ranks, pairs;
+    uint32_t ranks, pairs, nodes;
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
     bool dry_run, null, quiet;
@@ -42,7 +43,7 @@ static const char *const paces[] = {"none", "real", NULL};
 #define T tune_args
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
-           "auto, nccl, mps-sockets, mps-p2p, recording:NAME (default auto: nccl)"),
+           "auto, nccl, mps-sockets, mps-p2p, recording:NAME, model:TOPO.xml (default auto: nccl)"),
     NT_OPT(NT_O_U32, T, ranks, "ranks", 'n', "COUNT",
            "ranks (default: one for each GPU, or as recorded)"),
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
@@ -90,11 +91,13 @@ static const struct nt_opt opts[] = {
      .choices = formats},
     NT_OPT(NT_O_FLAG, T, null, "null", 0, NULL,
            "recordings: every setting draws from the default's samples"),
+    NT_OPT(NT_O_U32, T, nodes, "nodes", 0, "COUNT",
+           "models: so many copies of the machine (default 1)"),
     {.name = "pace",
      .type = NT_O_STR,
      .offset = offsetof(struct T, pace),
      .arg = "PACE",
-     .help = "recordings: keep the real durations (default none)",
+     .help = "recordings, models: keep the real durations (default none)",
      .choices = paces},
     NT_OPT(NT_O_U32, T, pairs, "pairs", 0, "COUNT",
            "pairs of the confirm, 8 to 16 (default by effort)"),
@@ -109,8 +112,9 @@ struct tune {
     const struct tune_args *a;
     struct nt_spec spec;
     struct nt_env env;
-    char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24];
-    const char *args[8];
+    char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24], nodes[24];
+    const char
+        *args[8]; /* recording: the file that stands in for the machine; of a model its XML */
     unsigned devices[NT_GANG_MAX];
     bool have_devices;
     struct nt_buf settings;
@@ -147,26 +151,67 @@ static int parse_devices(struct tune *t, struct nt_err *err)
     return 0;
 }
 
-static int use_recording(struct tune *t, const char *name, struct nt_err *err)
+/* The program's arguments for a stand-in of a machine: a file, the seed, the pace. */
+static size_t stand_in_args(struct tune *t)
 {
-    struct nt_recording *rec = NULL;
-    int rc = nt_where_recording(name, t->recording, sizeof(t->recording), err);
     size_t n = 0;
 
-    rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
-    rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
-    rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
-    nt_recording_free(rec);
     t->args[n++] = t->recording;
     t->args[n++] = "--seed";
     (void)snprintf(t->seed, sizeof(t->seed), "%llu", (unsigned long long)t->spec.seed);
     t->args[n++] = t->seed;
     t->args[n++] = "--pace";
     t->args[n++] = t->a->pace;
+    return n;
+}
+
+static int use_recording(struct tune *t, const char *name, struct nt_err *err)
+{
+    struct nt_recording *rec = NULL;
+    int rc = nt_where_recording(name, t->recording, sizeof(t->recording), err);
+    size_t n;
+
+    rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
+    rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
+    rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
+    nt_recording_free(rec);
+    n = stand_in_args(t);
     if (t->a->null) {
         t->args[n++] = "--null";
     }
     return rc;
+}
+
+/* A machine that exists only as a topology. */
+static int use_model(struct tune *t, const char *file, struct nt_err *err)
+{
+    struct nt_spec *s = &t->spec;
+    struct nt_topology *topology = NULL;
+    struct nt_comm comm;
+    struct nt_comm_opts o = {.ranks = s->ranks, .nodes = t->a->nodes > 0 ? t->a->nodes : s->nodes};
+    size_t n;
+    int rc = realpath(file, t->recording) == NULL
+                 ? nt_fail(err, NT_E_INVAL, 0, "topology %s cannot be read", file)
+                 : nt_where_probe("model", t->probe, sizeof(t->probe), err);
+
+    rc = rc == 0 ? nt_topology_read_file(t->recording, &topology, err) : rc;
+    rc = rc == 0 ? nt_comm_init(topology, &o, &comm, NULL, err) : rc;
+    nt_topology_free(topology);
+    if (rc != 0) {
+        return nt_wrap(err, rc, "%s", file);
+    }
+    s->rig = s->shown_rig = NT_RIG_MODEL;
+    t->env.modelled = true;
+    t->env.nvlink = comm.graph[NT_GRAPH_RING].type_intra <= NT_PATH_NVB;
+    s->ranks = (unsigned)comm.ranks;
+    s->nodes = (unsigned)comm.nodes;
+    s->as_found[0] = '\0';
+    s->fixed[0] = '\0';
+    n = stand_in_args(t);
+    t->args[n++] = "--nodes";
+    (void)snprintf(t->nodes, sizeof(t->nodes), "%u", s->nodes);
+    t->args[n++] = t->nodes;
+    return 0;
 }
 
 static int find_probe(struct tune *t, struct nt_err *err)
@@ -180,6 +225,12 @@ static int find_probe(struct tune *t, struct nt_err *err)
     return 0;
 }
 
+static int what_to_try(struct tune *t, struct nt_err *err)
+{
+    int rc = nt_env_settings(&t->env, &t->spec, &t->a->try, err);
+    return rc == 0 && t->a->sizes == NULL ? nt_spec_add_sizes(&t->spec, "256:64M", err) : rc;
+}
+
 static int use_machine(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
@@ -187,10 +238,7 @@ static int use_machine(struct tune *t, struct nt_err *err)
 
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
     rc = rc == 0 ? nt_env_ranks(&t->env, s, err) : rc;
-    rc = rc == 0 ? nt_env_settings(&t->env, s, &t->a->try, err) : rc;
-    if (rc == 0 && t->a->sizes == NULL) {
-        rc = nt_spec_add_sizes(s, "256:64M", err);
-    }
+    rc = rc == 0 ? what_to_try(t, err) : rc;
     s->shown_rig = s->rig;
     s->nodes = s->rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
     return rc;
@@ -198,8 +246,8 @@ static int use_machine(struct tune *t, struct nt_err *err)
 
 static int make_spec(struct tune *t, struct nt_err *err)
 {
-    static const char *const rigs[] = {"auto",    "nccl",           "mps-sockets",
-                                       "mps-p2p", "recording:NAME", NULL};
+    static const char *const rigs[] = {"auto",           "nccl",           "mps-sockets", "mps-p2p",
+                                       "recording:NAME", "model:TOPO.xml", NULL};
     const struct tune_args *a = t->a;
     struct nt_spec *s = &t->spec;
     int rc, effort = nt_vocab_find(nt_effort_names, "effort", a->effort, err);
@@ -225,6 +273,9 @@ static int make_spec(struct tune *t, struct nt_err *err)
     }
     if (strncmp(a->rig, "recording:", 10) == 0) {
         rc = use_recording(t, a->rig + 10, err);
+    } else if (strncmp(a->rig, "model:", 6) == 0) {
+        rc = use_model(t, a->rig + 6, err);
+        rc = rc == 0 ? what_to_try(t, err) : rc;
     } else {
         int rig = strcmp(a->rig, "auto") == 0 ? NT_RIG_NCCL
                                               : nt_vocab_find(nt_rig_names, "rig", a->rig, NULL);
@@ -327,7 +378,7 @@ static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
     idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
     (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
                  (unsigned long long)o->trials, (unsigned long long)o->totals.gangs, wall);
-    if (t->spec.rig != NT_RIG_RECORDING) {
+    if (t->spec.rig < NT_RIG_RECORDING) {
         (void)printf(" (%.1f %% neither measuring nor starting gangs)", 100 * idle / wall);
     }
     (void)printf("\ndevice time: search %.1f s = %.0f %% of the grid's %.1f s, confirm %.1f s\n",
@@ -370,7 +421,7 @@ static int run_job(struct tune *t, struct nt_err *err)
                                   .args = t->args,
                                   .plugin = t->plugin,
                                   .devices = t->have_devices ? t->devices : t->env.devices,
-                                  .virtual_time = t->spec.rig == NT_RIG_RECORDING,
+                                  .virtual_time = t->spec.rig >= NT_RIG_RECORDING,
                                   .version = NT_VERSION,
                                   .tmpdir = getenv("TMPDIR"),
                                   .on_progress = on_progress,
@@ -461,6 +512,17 @@ static int resume_spec(struct tune *t, struct nt_err *err)
                            (long long)t->a->resume);
         }
         rc = use_recording(t, t->a->rig + 10, err);
+        t->spec = keep;
+        return rc;
+    }
+    if (f.spec.rig == NT_RIG_MODEL) {
+        struct nt_spec keep = f.spec;
+        if (strncmp(t->a->rig, "model:", 6) != 0) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "job %lld is of a model: name it again with --rig model:TOPO.xml",
+                           (long long)t->a->resume);
+        }
+        rc = use_model(t, t->a->rig + 6, err);
         t->spec = keep;
         return rc;
     }

@@ -12,6 +12,7 @@ extern const struct nt_command nt_cmd_show;
 extern const struct nt_command nt_cmd_export;
 extern const struct nt_command nt_cmd_decide;
 extern const struct nt_command nt_cmd_topo;
+extern const struct nt_command nt_cmd_predict;
 extern const struct nt_command nt_cmd_jobs;
 extern const struct nt_command nt_cmd_query;
 extern const struct nt_command nt_cmd_merge;

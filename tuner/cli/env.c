@@ -286,10 +286,10 @@ static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word
     return rc;
 }
 
-static enum nt_box box_of(const struct nt_spec *s)
+static enum nt_box box_of(const struct nt_env *e, const struct nt_spec *s)
 {
     struct nt_topology *t = NULL;
-    bool nvlink = false;
+    bool nvlink = e->modelled && e->nvlink;
 
     if (s->rig == NT_RIG_MPS_SOCKETS) {
         return NT_BOX_SOCKETS;
@@ -297,7 +297,7 @@ static enum nt_box box_of(const struct nt_spec *s)
     if (s->rig == NT_RIG_MPS_P2P) {
         return NT_BOX_SHARED_GPU;
     }
-    if (strstr(s->fixed, "NCCL_P2P_DISABLE=1") == NULL &&
+    if (!e->modelled && strstr(s->fixed, "NCCL_P2P_DISABLE=1") == NULL &&
         nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
         for (int i = 0; i < t->ngpus; i++) {
             nvlink = nvlink || t->gpus[i].nvlinks > 0;
@@ -311,7 +311,7 @@ int nt_env_settings(struct nt_env *e, struct nt_spec *s, const struct nt_strs *g
                     struct nt_err *err)
 {
     const struct nt_knob *knobs[NT_KNOBS_MAX];
-    enum nt_box box = box_of(s);
+    enum nt_box box = box_of(e, s);
     size_t n =
         given->n > 0 ? 0 : nt_knobs(box, e->version != 0 ? e->version : NT_V(2, 28, 9), knobs);
     int rc = 0;

@@ -11,7 +11,8 @@ struct nt_env {
     struct nt_buf text;    /* NUL-ended "NAME=VALUE" */
     const char *list[192]; /* into text; filled by nt_env_list() */
     unsigned devices[NT_GANG_MAX];
-    unsigned version; /* of the libnccl that will be tuned, 0: not known */
+    bool modelled, nvlink; /* the machine is only described; it has NVLinks */
+    unsigned version;      /* of the libnccl that will be tuned, 0: not known */
 };
 
 void nt_env_init(struct nt_env *e);
