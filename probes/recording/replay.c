@@ -51,25 +51,25 @@ static bool next_gang(const struct nt_replay *p, struct nt_cell cell, unsigned s
     return false;
 }
 
-/* A replayed gang keeps to one recorded gang: the choice depends on seed and gang number only, so
- * that cells recorded on the same gangs stay together. */
+/* A replayed gang keeps to one recorded gang: of those that a cell has, the one that ranks first
+ * for this seed and gang number. So cells stay together wherever both were recorded, also when one
+ * of them has fewer gangs. */
 static bool choose_gang(const struct nt_replay *p, struct nt_cell cell, unsigned samples,
                         struct draw *ret)
 {
-    uint64_t n = 0, pick;
-    struct nt_rng rng;
+    uint64_t key = nt_mix(p->seed, p->gang), first = 0;
+    struct draw d = {.rec = p->rec};
+    bool any = false;
 
-    for (size_t i = 0; next_gang(p, cell, samples, &i, ret);) {
-        n++;
+    for (size_t i = 0; next_gang(p, cell, samples, &i, &d);) {
+        uint64_t rank = nt_mix64(nt_mix(key, block_at(&d, 0)->b.gang));
+        if (!any || rank > first) {
+            first = rank;
+            *ret = d;
+            any = true;
+        }
     }
-    if (n == 0) {
-        return false;
-    }
-    nt_rng_seed(&rng, nt_mix(p->seed, p->gang));
-    pick = nt_rng_below(&rng, n);
-    for (size_t i = 0; next_gang(p, cell, samples, &i, ret) && pick > 0; pick--) {
-    }
-    return true;
+    return any;
 }
 
 static uint64_t text_hash(const char *text)
@@ -240,7 +240,7 @@ static void measure_cell(struct nt_replay *p, const struct nt_measure *m, struct
 {
     const struct nt_rec_block *any = &p->rec->block[cell.block[0]];
     const struct nt_block *b, *alike;
-    struct draw d;
+    struct draw d = {.rec = p->rec};
     struct nt_rng rng;
 
     if (!choose_gang(p, source, m->samples, &d)) {

@@ -283,6 +283,19 @@ static void judge_pick(const struct nt_recording *r, enum nt_half half, const st
     }
 }
 
+/* What nobody can beat who sees only the even gangs: their own best. */
+static void judge_oracle(const struct truth_config *c, const struct nt_case *cs, const char *vars,
+                         struct truth_gaps *g)
+{
+    struct level l;
+    long best = best_cell(c->rec, cs, vars, NT_EVEN_GANGS, &l);
+
+    if (best >= 0) {
+        struct nt_cell cell = nt_recording_cell(c->rec, (size_t)best);
+        judge_pick(c->rec, NT_ODD_GANGS, cs, vars, &c->rec->block[cell.block[0]].reached, false, g);
+    }
+}
+
 static void judge_search(const struct truth_config *c, const struct nt_plan *plan,
                          struct truth_sum *sum)
 {
@@ -291,6 +304,7 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
     for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
         const struct nt_executed *x = &f->arms[f->pick].executed;
         judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
+        judge_oracle(c, &f->cs, f->vars, &sum->oracle);
         if (c->other != NULL) {
             judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &sum->other);
         }
@@ -395,6 +409,7 @@ static uint64_t grid_gang(const struct nt_recording *r, const struct nt_spec *sp
         const struct nt_rec_block *b = &r->block[nt_recording_cell(r, i).block[0]];
         const struct nt_case *cs = &b->b.cs;
         struct nt_measure m = {.cs = *cs, .call = b->b.call, .warmup = 1};
+        double est;
         bool in = false;
         for (size_t k = 0; k < spec->nsizes; k++) {
             in = in || spec->sizes[k] == cs->bytes;
@@ -403,8 +418,9 @@ static uint64_t grid_gang(const struct nt_recording *r, const struct nt_spec *sp
             strcmp(b->b.process, vars) != 0 || b->reached.algo < 0) {
             continue;
         }
-        m.inner = plan_inner((enum nt_mode)cs->mode, cs->bytes);
-        m.samples = plan_samples((enum nt_mode)cs->mode, cs->bytes, cell_default_ns(r, cs));
+        est = cell_default_ns(r, cs);
+        m.inner = plan_inner((enum nt_mode)cs->mode, est);
+        m.samples = plan_samples((enum nt_mode)cs->mode, est);
         for (unsigned k = 0; k < 5; k++) {
             struct nt_result x;
             m.id = i * 5 + k;

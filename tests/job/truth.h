@@ -34,6 +34,7 @@ struct truth_sum {
     uint64_t search_ns, confirm_ns;      /* device time, gang starts included */
     uint64_t steps;
     struct truth_gaps own, other;
+    struct truth_gaps oracle; /* the even gangs' own best in the place of the picks */
 };
 
 /* Plays one job and adds what came of it. */

@@ -139,6 +139,39 @@ static void test_two_levels(void **state)
     }
 }
 
+/* A cell that fewer gangs have stays with the others wherever it can. */
+static void test_stays_together(void **state)
+{
+    unsigned together = 0;
+    struct nt_recording *all = rec;
+    struct nt_err e = {0};
+    struct nt_buf b;
+    char *at;
+    (void)state;
+
+    nt_buf_init(&b, 1 << 20);
+    world_text(&b);
+    at = strstr(nt_buf_str(&b), "ring/ll/8/0,ring/ll/8/8,2,"); /* it has no second gang */
+    assert_non_null(at);
+    memcpy(at, "ring/ll/8/0,ring/ll/8/8,1,", strlen("ring/ll/8/0,ring/ll/8/8,1,"));
+    at = strstr(nt_buf_str(&b), "ring/ll/9/0,ring/ll/8/8,2,");
+    assert_non_null(at);
+    memcpy(at, "ring/ll/9/0,ring/ll/8/8,1,", strlen("ring/ll/9/0,ring/ll/8/8,1,"));
+    assert_int_equal(nt_recording_parse(nt_buf_str(&b), b.len, "world", &rec, &e), 0);
+    nt_buf_done(&b);
+    for (uint64_t g = 0; g < GANGS; g++) {
+        struct nt_measure m = ask(g, &default_call, 4), o = ask(g, &ring8, 4);
+        struct nt_result a = draw(3, g, &m), c = draw(3, g, &o);
+        unsigned of = c.ns[0] / 1000 == 2 ? 1 : c.ns[0] / 1000; /* its samples are gang 1's now */
+        together += a.ns[0] / 1000 == of || a.ns[0] / 1000 == 2;
+        free(a.ns);
+        free(c.ns);
+    }
+    nt_recording_free(rec);
+    rec = all;
+    assert_int_equal(together, GANGS);
+}
+
 static void test_failures_replay(void **state)
 {
     struct nt_measure m = ask(1, &nvls, 4), w = ask(1, &pat, 4);
@@ -273,11 +306,15 @@ static void test_start_and_cells(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cells),          cmocka_unit_test(test_same_world_again),
-        cmocka_unit_test(test_two_levels),     cmocka_unit_test(test_failures_replay),
-        cmocka_unit_test(test_never_invented), cmocka_unit_test(test_null),
-        cmocka_unit_test(test_halves),         cmocka_unit_test(test_what_it_took),
-        cmocka_unit_test(test_start_and_cells)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells),
+                                       cmocka_unit_test(test_same_world_again),
+                                       cmocka_unit_test(test_two_levels),
+                                       cmocka_unit_test(test_stays_together),
+                                       cmocka_unit_test(test_failures_replay),
+                                       cmocka_unit_test(test_never_invented),
+                                       cmocka_unit_test(test_null),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_what_it_took),
+                                       cmocka_unit_test(test_start_and_cells)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -114,6 +114,53 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
     return rc;
 }
 
+/* ------------------------------------------------------------------ will the confirm let it pass?
+ */
+
+/* Chance that the pairs tell a class to be within the guard, when it is believed to run at exp(e)
+ * of the default, give or take se. */
+static double pass_chance(const struct nt_plan *p, uint32_t point, enum nt_mode m, double e,
+                          double se)
+{
+    const struct nt_noise *n = &p->points[point].pre[m].noise;
+    double pairs = p->spec.pairs;
+    double sd = sqrt((n->block_sd * n->block_sd + 2 * n->gang_sd * n->gang_sd) / pairs) + 1e-4;
+    double bound = e + nt_student_quantile(0.95, pairs - 1) * sd;
+
+    return nt_normal_cdf((log(p->spec.guard) - bound) / sqrt(sd * sd + se * se));
+}
+
+/* What a process setting is expected to bring as the table's: its variables reach every class, and
+ * when one is not within the guard the whole product goes, while without variables each row stands
+ * alone. */
+double compose_expected(struct nt_plan *p, uint32_t setting)
+{
+    const struct setting *s = &p->settings[setting];
+    double gain = 0, chance = 1;
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            double se = 0, best = INFINITY, best_se = 0;
+            for (uint32_t a = 0; s->cells != NULL && a < s->cells[i].narms; a++) {
+                double e = search_effect(p, setting, i, p->modes[k], a, &se);
+                /* The default stays where the gain is too small for a row. */
+                if (e < best - (a > 0 ? log(p->spec.margin) : 0)) {
+                    best = e;
+                    best_se = se;
+                }
+            }
+            if (isinf(best)) {
+                return 0;
+            }
+            gain -= best;
+            chance *= setting == 0 ? 1 : pass_chance(p, i, p->modes[k], best, best_se);
+            n++;
+        }
+    }
+    return n > 0 ? chance * gain / n : 0;
+}
+
 /* ------------------------------------------------------------------ static */
 
 /* Restrictions in per-function form that leave a fallback in each list: Ring and Simple are always
@@ -150,11 +197,11 @@ static bool masked_call(const struct point *pt, const struct mask *m, struct nt_
     return !isinf(least);
 }
 
-/* Mean gain over "as is" of a setting, under a mask or none; NAN: not known at some size, or slower
- * beyond guard. */
+/* Mean gain over "as is" of a setting, under a mask or none, by the chance that the confirm lets it
+ * pass; NAN: not known at some size, or slower beyond guard. */
 static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask *m)
 {
-    double sum = 0;
+    double sum = 0, chance = 1;
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
@@ -172,10 +219,11 @@ static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask
                 return NAN;
             }
             sum -= e;
+            chance *= pass_chance(p, i, p->modes[k], e, se);
             n++;
         }
     }
-    return n > 0 ? sum / n : NAN;
+    return n > 0 ? chance * sum / n : NAN;
 }
 
 static void static_text(struct nt_plan *p, uint32_t setting, const struct mask *m)

@@ -230,6 +230,7 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
                      uint32_t arm, double *ret_se); /* log(arm / default as is) */
 /* plan_compose.c */
 int compose_products(struct nt_plan *p, struct nt_err *err);
+double compose_expected(struct nt_plan *p, uint32_t setting); /* mean log gain over as is */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 void confirm_free(struct nt_plan *p);

@@ -19,7 +19,7 @@ static const struct {
     uint32_t min_gangs, max_gangs, settings;
     double refine_share; /* of the confirm's time that may go into process settings */
 } efforts[NT_EFFORT_COUNT] = {
-    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {3, 4, 12, 0.4}, [NT_THOROUGH] = {3, 6, 32, 2.0}};
+    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {3, 8, 12, 0.4}, [NT_THOROUGH] = {3, 6, 32, 2.0}};
 
 static bool call_equal(const struct nt_call *a, const struct nt_call *b)
 {
@@ -712,7 +712,8 @@ bool refine_refill(struct nt_plan *p)
     }
     (void)nt_refine_incumbent(p->refine, values, NULL);
     p->table_setting = asked_setting(p, values);
-    if (p->table_setting == NONE || p->settings[p->table_setting].status != NT_ST_OK) {
+    if (p->table_setting == NONE || p->settings[p->table_setting].status != NT_ST_OK ||
+        compose_expected(p, p->table_setting) < compose_expected(p, 0)) {
         p->table_setting = 0;
     }
     if (p->table_setting != 0 && race_setting(p, p->table_setting)) {
