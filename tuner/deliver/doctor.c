@@ -369,8 +369,9 @@ void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_wor
     const char *told = nt_proc_env(f->proc, "NCCLTUNE_PROFILE");
 
     memset(ret, 0, sizeof(*ret));
-    ret->counts =
-        (f->receipt != NULL && f->head.ncomms > 0) || (f->proc->nnccl > 0 && f->proc->gpu);
+    /* Only the tuner plugin sees communicators: without rows a receipt is all there is. */
+    ret->counts = (f->receipt != NULL && (f->head.ncomms > 0 || f->head.nrows == 0)) ||
+                  (f->proc->nnccl > 0 && f->proc->gpu);
     if (f->receipt != NULL) {
         judge_receipt(f, w, ret);
     } else if (is_on(nt_proc_env(f->proc, "NCCLTUNE_DISABLE"))) {

@@ -132,6 +132,7 @@ static const struct {
 
 static void diff_gpu(size_t gpu, const json_t *x, const json_t *y, struct nt_rundiff *d)
 {
+    const json_t *slowed_x = json_object_get(x, "slowed"), *slowed_y = json_object_get(y, "slowed");
     char name[64], was[160], is[160];
 
     for (size_t i = 0; i < sizeof(clock_rows) / sizeof(clock_rows[0]); i++) {
@@ -143,11 +144,10 @@ static void diff_gpu(size_t gpu, const json_t *x, const json_t *y, struct nt_run
                 clock_rows[i].words, p, q);
         }
     }
-    if (!json_equal(json_object_get(x, "slowed"), json_object_get(y, "slowed"))) {
+    if (slowed_x != NULL && slowed_y != NULL && !json_equal(slowed_x, slowed_y)) {
         (void)snprintf(name, sizeof(name), "gpu%zu.slowed", gpu);
         add(d, NT_W_LIKELY, 3, "clock", name, "GPU %zu: held down by %s, before by %s", gpu,
-            words(json_object_get(y, "slowed"), is, sizeof(is)),
-            words(json_object_get(x, "slowed"), was, sizeof(was)));
+            words(slowed_y, is, sizeof(is)), words(slowed_x, was, sizeof(was)));
     }
 }
 

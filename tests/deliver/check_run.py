@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""run, note, diff, install, status, uninstall and doctor as a user meets them, without a GPU.
+
+check_run.py NCCLTUNE SAMPLE_PROFILE PLUGINS LIVE SOURCE
+"""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+NCCLTUNE, SAMPLE, PLUGINS, LIVE, SOURCE = sys.argv[1:6]
+TOPO = SOURCE + "/tests/topology/data/pcie4.xml"
+DESPITE = ["--despite", "unknown", "--despite", "stack"]
+LIBRARIES = []
+UNSET = ("NCCL", "XDG_", "LD_PRELOAD", "LD_LIBRARY_PATH")
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="nt-run-"))
+        self.addCleanup(shutil.rmtree, self.dir)  # the last of the clean-ups
+        (self.dir / "receipts").mkdir(mode=0o700)
+        self.profile = self.dir / "profile.json"
+        self.profile.write_bytes(subprocess.run([SAMPLE], check=True, capture_output=True).stdout)
+        (self.dir / "state/nccltune/cache").mkdir(mode=0o700, parents=True)
+        if LIBRARIES:  # hashing libnccl takes a second
+            (self.dir / "state/nccltune/cache/libraries.json").write_bytes(LIBRARIES[0])
+        self.addCleanup(self.keep_libraries)
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(UNSET)}
+        self.env.update(XDG_STATE_HOME=str(self.dir / "state"), NCCLTUNE_RECEIPTS=str(self.dir / "receipts"))
+
+    def keep_libraries(self):
+        cache = self.dir / "state/nccltune/cache/libraries.json"
+        if cache.exists():
+            LIBRARIES[:] = [cache.read_bytes()]
+
+    def made_here(self):
+        """Makes the profile one of the machine in TOPO."""
+        topo = json.loads(self.call("topo", TOPO, "--format", "json").stdout)
+        p = json.loads(self.profile.read_text())
+        p["identity"]["groups"] = topo["identity"]["groups"]
+        p["identity"]["id"] = topo["identity"]["name"]
+        self.profile.write_text(json.dumps(p))
+
+    def call(self, *args, rc=0, **env):
+        r = subprocess.run([NCCLTUNE, *map(str, args)], env={**self.env, **env}, capture_output=True, text=True,
+                           timeout=60, check=False)
+        self.assertEqual(r.returncode, rc, r.stdout + r.stderr)
+        return r
+
+    def run_cmd(self, *args, rc=0, **env):
+        return self.call("run", "--topo", TOPO, "--profile", self.profile, "--plugins", PLUGINS, *args, rc=rc, **env)
+
+    def manifests(self):
+        return sorted((self.dir / "state/nccltune/runs").glob("*.json"))
+
+    def variables(self, out):
+        return dict(line.split("=", 1) for line in out.splitlines() if line.startswith("NCCL"))
+
+
+class Run(Case):
+    def setUp(self):
+        super().setUp()
+        self.made_here()
+
+    def test_sets_and_remembers(self):
+        r = self.run_cmd(*DESPITE, "--", "env")
+        v = self.variables(r.stdout)
+        self.assertEqual(v["NCCL_BUFFSIZE"], "8388608")
+        self.assertEqual(v["NCCLTUNE_LOCAL_RANKS"], "8")
+        self.assertEqual(v["NCCL_TUNER_PLUGIN"], PLUGINS + "/libnccl-tuner-nccltune.so")
+        table = pathlib.Path(v["NCCLTUNE_TABLE"])
+        self.assertEqual(table.name, v["NCCLTUNE_PROFILE"] + ".nctable")
+        self.assertEqual(table.stat().st_mode & 0o777, 0o444)
+        (manifest,) = self.manifests()
+        m = json.loads(manifest.read_text())
+        self.assertEqual(m["id"], v["NCCLTUNE_JOB"])
+        self.assertEqual(m["profile"]["hash"], v["NCCLTUNE_PROFILE"])
+        self.assertEqual(m["command"], ["env"])
+        self.assertEqual(m["variables"]["NCCL_BUFFSIZE"], "8388608")
+        self.assertTrue(m["machine"]["identity"]["groups"])
+        self.assertEqual(manifest.stat().st_mode & 0o777, 0o600)
+
+    def test_keeps_the_users_value(self):
+        r = self.run_cmd(*DESPITE, "--", "env", NCCL_BUFFSIZE="4194304")
+        self.assertEqual(self.variables(r.stdout)["NCCL_BUFFSIZE"], "4194304")
+        self.assertIn("NCCL_BUFFSIZE=4194304 is yours and stays", r.stderr)
+        m = json.loads(self.manifests()[0].read_text())
+        kept = [a for a in m["applied"] if a["how"] == "kept"]
+        self.assertEqual([(a["name"], a["before"]) for a in kept], [("NCCL_BUFFSIZE", "4194304")])
+
+    def test_refuses_what_does_not_fit(self):
+        self.profile.write_bytes(subprocess.run([SAMPLE], check=True, capture_output=True).stdout)
+        r = self.run_cmd("--", "env", rc=1)
+        self.assertIn("does not fit: made for another machine", r.stderr)
+        self.assertEqual(r.stdout, "")
+        self.call("run", "--profile", self.profile, "--plugins", PLUGINS, "--", "env", rc=3)
+        self.assertFalse((self.dir / "state/nccltune/tables").exists())
+
+    def test_refuses_another_rig(self):
+        self.profile.write_bytes(subprocess.run([SAMPLE, "rig", "mps-sockets"], check=True, capture_output=True).stdout)
+        r = self.call("run", "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, "--", "env", rc=1)
+        self.assertIn("measured on rig mps-sockets", r.stderr)
+        self.call("run", "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, "--allow-rig", "mps-sockets", "--",
+                  "true")
+
+    def test_static(self):
+        v = self.variables(self.run_cmd(*DESPITE, "--static", "--", "env").stdout)
+        self.assertIn("NCCL_ALGO", v)
+        self.assertNotIn("NCCL_TUNER_PLUGIN", v)
+
+    def test_exit_codes_of_a_shell(self):
+        self.call("run", "--", "sh", "-c", "exit 7", rc=7)
+        self.assertEqual(len(self.manifests()), 1)
+        self.call("run", "--", "no-such-command-here", rc=127)
+        self.call("run", "--", str(self.dir), rc=126)
+        self.assertEqual(len(self.manifests()), 1)  # what did not start left none
+        self.call("run", rc=2)
+        self.call("run", "--profile", self.dir / "none", "--", "true", rc=2)
+
+    def test_kill_switch_and_another_profile(self):
+        r = self.run_cmd("--", "env", NCCLTUNE_DISABLE="1")
+        self.assertNotIn("NCCLTUNE_PROFILE", self.variables(r.stdout))
+        r = self.run_cmd(*DESPITE, "--", "env", NCCLTUNE_PROFILE="a" * 64, rc=1)
+        self.assertIn("another profile", r.stderr)
+
+    def test_dry_run_leaves_nothing(self):
+        r = self.run_cmd(*DESPITE, "--dry-run", "--", "env")
+        self.assertIn("set   NCCL_BUFFSIZE=8388608", r.stdout)
+        self.assertEqual(self.manifests(), [])
+        self.assertEqual(list((self.dir / "state/nccltune").glob("tables/*")), [])
+
+    def test_empty_profile(self):
+        self.profile.write_bytes(subprocess.run([SAMPLE, "empty"], check=True, capture_output=True).stdout)
+        r = self.call("run", "--profile", self.profile, *DESPITE, "--", "env")
+        self.assertEqual(set(self.variables(r.stdout)), {"NCCLTUNE_RECEIPTS"})
+        self.assertIn("defaults are the best found", r.stderr)
+
+    def test_note_and_diff(self):
+        self.call("run", "--", "true", NCCL_PROTO="LL")
+        self.call("run", "--", "true", NCCL_PROTO="Simple", NCCL_DEBUG="WARN")
+        self.call("note", "last~1", "tok/s=88.8")
+        self.call("note", "last", "tok/s=82.2")
+        out = self.call("diff", "last~1", "last").stdout
+        self.assertIn("tok/s: 88.8, then 82.2 (-7.4 %)", out)
+        self.assertLess(out.index("NCCL_PROTO was LL, is Simple"), out.index("NCCL_DEBUG"))
+        d = json.loads(self.call("diff", "last~1", "last", "--format", "json").stdout)
+        self.assertEqual(d["differences"][0]["name"], "NCCL_PROTO")
+        self.assertEqual(d["differences"][0]["likelihood"], "likely")
+        self.call("diff", "last", "nothing", rc=2)
+        self.call("diff", "last~2", "last", rc=2)
+        self.call("note", "last", "novalue", rc=2)
+
+
+class Doctor(Case):
+    def live(self, *args, **env):
+        p = subprocess.Popen([NCCLTUNE, "run", "--profile", self.profile, "--plugins", PLUGINS, *DESPITE,
+                              "--local-ranks", "1", *args, "--", LIVE, "NCCL_BUFFSIZE", "NCCL_MIN_NCHANNELS"],
+                             env={**self.env, **env}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.DEVNULL, text=True)
+        self.addCleanup(p.stdout.close)
+        self.addCleanup(p.wait)
+        self.addCleanup(p.stdin.close)
+        self.assertEqual(p.stdout.readline(), "ready\n")
+        return p
+
+    def test_applied(self):
+        a, b = self.live(), self.live()
+        r = self.call("doctor", a.pid, b.pid, "--format", "json", "--active", "/nonexistent")
+        d = json.loads(r.stdout)
+        self.assertTrue(d["applied"])
+        self.assertEqual((d["counted"], d["applied_in"]), (2, 2))
+        self.assertEqual({p["verdict"] for p in d["processes"]}, {"applied"})
+        served = [c for c in d["calls"] if c["by_table"]]
+        self.assertEqual([(c["collective"], c["by_table"]) for c in served], [("all_reduce", 6)])
+        text = self.call("doctor", a.pid, "--active", "/nonexistent").stdout
+        self.assertTrue(text.startswith("applied in 1 of 1\n"), text)
+        self.assertIn("another backend has it", text)
+
+    def test_partly(self):
+        a = self.live(NCCL_BUFFSIZE="4194304")
+        r = self.call("doctor", a.pid, "--active", "/nonexistent", rc=1)
+        self.assertIn("applied in 0 of 1, partly in 1", r.stdout)
+        self.assertIn("NCCL_BUFFSIZE: not the profile's value: 4194304", r.stdout)
+
+    def test_ranks_disagree(self):
+        a, b = self.live(), self.live("--static")
+        r = self.call("doctor", a.pid, b.pid, "--active", "/nonexistent", rc=1)
+        self.assertIn("2", r.stdout.splitlines()[0])
+        self.assertIn("the ranks disagree", r.stdout)
+
+    def test_bad_pids(self):
+        self.call("doctor", "x", rc=2)
+        self.call("doctor", "0", rc=2)
+        self.call("doctor", "4194305", rc=2)
+
+
+class Install(Case):
+    def setUp(self):
+        super().setUp()
+        self.root = self.dir / "root"
+        self.root.mkdir(mode=0o755)
+        os.chmod(self.dir, 0o755)
+
+    def install(self, *args, rc=0):
+        return self.call("install", "--root", self.root, "--plugins", PLUGINS, "--loader", SOURCE + "/profiles/loader",
+                         *args, rc=rc)
+
+    def files(self):
+        return sorted(str(p.relative_to(self.root)) for p in self.root.rglob("*") if not p.is_dir())
+
+    def test_there_and_back(self):
+        active = self.root / "run/nccltune/active"
+        self.install("--active", self.profile, *DESPITE, "--dry-run")
+        self.assertEqual(self.files(), [])
+        self.install("--active", self.profile, *DESPITE, "--at-boot")
+        lines = active.read_text().splitlines()
+        self.assertEqual(lines[0], "nccltune-active 1")
+        self.assertIn("NCCL_BUFFSIZE=8388608", lines)
+        unit = (self.root / "etc/systemd/system/nccltune.service").read_text()
+        self.assertIn("install --active /etc/nccltune/profile.json", unit)
+        r = self.call("status", "--root", self.root, *DESPITE)
+        self.assertIn("it fits this machine", r.stdout)
+        self.assertIn("no longer fits", self.call("status", "--root", self.root, rc=1).stdout)
+        self.install("--active", self.profile, "--topo", TOPO, rc=1)
+        self.assertFalse(active.exists())  # what does not fit is not left active
+        self.call("uninstall", "--root", self.root)
+        self.assertEqual(self.files(), [])
+
+    def test_changed_table_is_noticed(self):
+        self.install("--active", self.profile, *DESPITE)
+        (table,) = (self.root / "etc/nccltune").glob("*.nctable")
+        os.chmod(table, 0o644)
+        table.write_bytes(b"x")
+        r = self.call("status", "--root", self.root, *DESPITE, rc=1)
+        self.assertIn("was changed since", r.stdout)
+        self.assertIn("another hash", r.stdout)
+
+    def test_loader_in_a_venv(self):
+        """As a plain user: root's manifest would be the machine's own."""
+        system = "/usr/bin/python3"
+        user = {"user": 54321, "group": 54321, "extra_groups": []} if os.geteuid() == 0 else {}
+        if not os.path.exists(system):
+            self.skipTest("no " + system)
+        self.install("--active", self.profile, *DESPITE)
+        venv, home = self.dir / "venv", self.dir / "home"
+        home.mkdir(mode=0o700)
+        venv.mkdir(mode=0o755)
+        if user:
+            os.chown(home, user["user"], user["group"])
+            os.chown(venv, user["user"], user["group"])
+        env = {"NCCLTUNE_ACTIVE": str(self.root / "run/nccltune/active"), "PATH": "/usr/bin:/bin",
+               "XDG_STATE_HOME": str(home)}
+
+        def do(*args, **more):
+            return subprocess.run([str(a) for a in args], env={**env, **more}, capture_output=True, text=True,
+                                  check=True, cwd="/", **user).stdout
+
+        def ask(**more):
+            return do(venv / "bin/python3", "-c", "import os; print(os.environ.get('NCCL_BUFFSIZE'))", **more)
+        do(system, "-m", "venv", "--without-pip", venv)
+        self.assertEqual(ask(), "None\n")
+        do(NCCLTUNE, "install", "--python", venv / "bin/python3", "--loader", SOURCE + "/profiles/loader")
+        self.assertEqual(ask(), "8388608\n")
+        self.assertEqual(ask(NCCL_BUFFSIZE="4"), "4\n")
+        self.assertEqual(ask(NCCLTUNE_DISABLE="1"), "None\n")
+        self.assertEqual(len(json.loads(do(NCCLTUNE, "status", "--format", "json"))["files"]), 3)
+        do(NCCLTUNE, "uninstall", "--python", venv / "bin/python3")
+        self.assertEqual(ask(), "None\n")
+
+    def test_no_python(self):
+        self.install("--python", "/bin/true", rc=2)
+        self.install("--python", "/nonexistent", rc=2)
+        self.install(rc=2)
+        self.assertEqual(self.files(), [])
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    unittest.main(argv=sys.argv[:1], verbosity=1)
