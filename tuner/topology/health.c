@@ -152,33 +152,33 @@ static int links_of(const struct nt_topology *t, int gpu)
 }
 
 /* What most siblings have; of two equally frequent values the larger. Siblings: GPUs of the same
- * capability, on all hosts: a tray may have lost its links as a whole. */
-static int usual_links(const struct nt_topology *t, int gpu)
+ * capability, on all hosts: a tray may have lost its links as a whole. have: links_of() of each. */
+static int usual_links(const struct nt_topology *t, const int *have, int gpu)
 {
-    int best = links_of(t, gpu), best_n = 0;
+    int best = have[gpu], best_n = 0;
 
     for (int i = 0; i < t->ngpus; i++) {
-        int v = links_of(t, i), n = 0;
+        int n = 0;
         if (t->gpus[i].sm != t->gpus[gpu].sm) {
             continue;
         }
         for (int j = 0; j < t->ngpus; j++) {
-            n += t->gpus[j].sm == t->gpus[gpu].sm && links_of(t, j) == v;
+            n += t->gpus[j].sm == t->gpus[gpu].sm && have[j] == have[i];
         }
-        if (n > best_n || (n == best_n && v > best)) {
-            best = v;
+        if (n > best_n || (n == best_n && have[i] > best)) {
+            best = have[i];
             best_n = n;
         }
     }
     return best;
 }
 
-static void look_at_nvlink(struct nt_model *m, int gpu)
+static void look_at_nvlink(struct nt_model *m, const int *links, int gpu)
 {
     const struct nt_topology *t = m->t;
     const struct nt_topo_gpu *g = &t->gpus[gpu];
     const char *kind = nt_link_kind(t);
-    int have = links_of(t, gpu), usual = usual_links(t, gpu);
+    int have = links[gpu], usual = usual_links(t, links, gpu);
     char who[16];
 
     (void)nt_gpu_label(t, gpu, who, sizeof(who));
@@ -205,13 +205,16 @@ static void look_at_nvlink(struct nt_model *m, int gpu)
 static void look_at_links(struct nt_model *m)
 {
     const struct nt_topology *t = m->t;
-    int outside = 0, c2c = 0;
+    int outside = 0, c2c = 0, links[NT_MAX_GPUS];
 
     if ((t->known >> NT_G_NVLINK & 1) == 0) {
         return;
     }
     for (int i = 0; i < t->ngpus; i++) {
-        look_at_nvlink(m, i);
+        links[i] = links_of(t, i);
+    }
+    for (int i = 0; i < t->ngpus; i++) {
+        look_at_nvlink(m, links, i);
         c2c = t->gpus[i].c2c_links > c2c ? t->gpus[i].c2c_links : c2c;
     }
     for (int i = 0; i < t->ngpus; i++) {
