@@ -12,6 +12,13 @@
 
 enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2 };
 
+/* Blocks an arm and pair: beside compute and in groups single blocks scatter far more (10 to 20 %
+ * on a shared GPU), and each row has just one such point. */
+static uint32_t blocks_of(enum check kind)
+{
+    return kind == CHECK_BUSY || kind == CHECK_GROUP ? 4 * BLOCKS : BLOCKS;
+}
+
 static uint64_t align_down(const struct nt_plan *p, uint64_t bytes)
 {
     uint64_t grain = UINT64_C(4) * p->spec.ranks;
@@ -262,6 +269,17 @@ static void rotate(const struct nt_plan *p, uint32_t index, struct nt_case *cs)
     cs->place = (uint8_t)combos[at][1];
 }
 
+/* The table changed nothing there (a group of calls is left alone, say): the same tuple ran as by
+ * default, in the same process environment, so that there is nothing to be slower and nothing more
+ * to measure. */
+bool confirm_same(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    return arm == NT_ARM_TABLE && !p->confirm.fixed &&
+           p->settings[p->table_setting].vars[0] == '\0' && c->kind != CHECK_CLASS &&
+           !c->broken[arm] && c->ran[arm].channels > 0 &&
+           nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]);
+}
+
 static bool baseline(enum nt_arm arm)
 {
     return arm == NT_ARM_DEFAULT || arm == NT_ARM_AS_FOUND;
@@ -274,7 +292,7 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
     struct nt_case cs = c->cs;
     struct todo *t;
 
-    if ((!baseline(arm) && !c->arms[arm]) || c->broken[arm]) {
+    if ((!baseline(arm) && !c->arms[arm]) || c->broken[arm] || confirm_same(p, c, NT_ARM_TABLE)) {
         return;
     }
     if (c->rotates) {
@@ -327,11 +345,13 @@ static bool start_pair(struct nt_plan *p)
             order[k] = k;
         }
         nt_rng_shuffle(&p->rng, order, n);
-        for (size_t k = 0; k < n; k++) { /* A B … */
-            push_check(p, points[i], order[k], 0);
-        }
-        for (size_t k = n; k-- > 0;) { /* … B A */
-            push_check(p, points[i], order[k], 1);
+        for (uint32_t b = 0; b < blocks_of(p->confirm.points[points[i]].kind); b += 2) {
+            for (size_t k = 0; k < n; k++) { /* A B … */
+                push_check(p, points[i], order[k], b);
+            }
+            for (size_t k = n; k-- > 0;) { /* … B A */
+                push_check(p, points[i], order[k], b + 1);
+            }
         }
     }
     return true;
@@ -342,6 +362,7 @@ static void clear_pair(struct nt_plan *p)
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         for (int a = 0; a < NT_ARM_COUNT; a++) {
             p->confirm.points[i].x[a][p->confirm.pair] = NAN;
+            p->confirm.points[i].blocks[a][p->confirm.pair] = 0;
         }
     }
 }
@@ -407,6 +428,7 @@ void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
     const struct nt_result *r = o->result;
     enum nt_arm arm = (enum nt_arm)t->arm;
     double x = plan_log_median(r), *at = &c->x[arm][p->confirm.pair];
+    unsigned n;
 
     if (r->status == NT_ST_NOT_RECORDED) {
         c->not_recorded = true;
@@ -425,7 +447,8 @@ void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
     if (r->executed.channels > 0) {
         c->ran[arm] = r->executed;
     }
-    *at = isnan(*at) ? x : (*at + x) / 2;
+    n = ++c->blocks[arm][p->confirm.pair];
+    *at = n == 1 ? x : *at + (x - *at) / n;
     if (c->kind == CHECK_CLASS && c->row != NONE &&
         (arm == NT_ARM_DEFAULT || arm == NT_ARM_TABLE)) {
         keep_tail(p, c, arm, r);

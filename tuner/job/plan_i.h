@@ -81,6 +81,7 @@ struct check_point {
     bool rotates;
     bool arms[NT_ARM_COUNT];           /* who runs it; baselines always */
     double x[NT_ARM_COUNT][MAX_PAIRS]; /* mean log ns per pair; NAN: none */
+    uint8_t blocks[NT_ARM_COUNT][MAX_PAIRS];
     double est_ns;
     struct nt_call call;  /* of the table there */
     struct nt_call asked; /* how the search asked for it: what a replay knows */
@@ -234,3 +235,4 @@ double compose_expected(struct nt_plan *p, uint32_t setting); /* mean log gain o
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 void confirm_free(struct nt_plan *p);
+bool confirm_same(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);

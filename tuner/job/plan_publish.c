@@ -40,18 +40,9 @@ static double guard_bound(const struct nt_plan *p, const struct check_point *c, 
     return worst;
 }
 
-/* The table changed nothing there (a group of calls is left alone, say): the same tuple ran as by
- * default, in the same process environment, so that there is nothing to be slower. */
-static bool same_as_default(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
-{
-    return arm == NT_ARM_TABLE && p->settings[p->table_setting].vars[0] == '\0' &&
-           c->kind != CHECK_CLASS && !c->broken[arm] && c->ran[arm].channels > 0 &&
-           nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]);
-}
-
 static bool guard_holds(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
 {
-    return (c->not_recorded && c->kind != CHECK_CLASS) || same_as_default(p, c, arm) ||
+    return (c->not_recorded && c->kind != CHECK_CLASS) || confirm_same(p, c, arm) ||
            guard_bound(p, c, arm) < log(p->spec.guard);
 }
 

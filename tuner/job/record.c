@@ -9,7 +9,7 @@
 
 enum { SATURATED = 2 << 20 };
 enum { LEAST_GANGS = 4, MAX_TUPLES = 64, SIDE_BY_SIDE = NT_PLAN_GANGS, MAX_LOSSES = 4 };
-static const double LEADS = 1.06; /* a tuple this near to the best of its case is a leader */
+static const double LEADS = 1.05; /* a tuple this near to the best of its case is a leader */
 static const double BEHIND = 1.4; /* one this far behind gets the least samples */
 static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
@@ -221,6 +221,7 @@ static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point)
 {
     struct spot *s = spot_of(r, setting, point);
     uint64_t edge = edge_above(r, point);
+    bool extras = r->round > 0 && r->round < LEAST_GANGS;
 
     for (uint32_t i = 0; i < s->n; i++) {
         bool lead = leads(r, s, i);
@@ -230,10 +231,10 @@ static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point)
                 push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, r->bytes[point]);
             }
             /* From the second round on it is known who leads. */
-            if (r->round > 0 && lead && r->spec.places[NT_IN_PLACE]) {
+            if (extras && lead && r->spec.places[NT_IN_PLACE]) {
                 push_block(r, setting, point, i, m, NT_IN_PLACE, r->bytes[point]);
             }
-            if (r->round > 0 && lead && edge > r->bytes[point]) {
+            if (extras && lead && edge > r->bytes[point]) {
                 push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, edge);
             }
         }
