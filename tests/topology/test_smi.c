@@ -93,6 +93,11 @@ static const struct {
                      "GPU0 X NV4 PIX\nSYS PIX SYS 0-15 0\nGPU1 NV4 X NODE\nSYS NODE SYS 0-15 0\n"
                      "GPU2 PIX NODE X\nSYS PIX SYS 0-15 0\nGPU3 SYS SYS SYS\nX SYS PHB 16-31 1\n"
                      "NIC0 PIX NODE PIX\nSYS X SYS\nNIC1 SYS SYS SYS\nPHB SYS X\n"},
+    {"header wrapped between words",
+     "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 CPU\nAffinity NUMA Affinity\n"
+     "GPU0 X NV4 PIX SYS PIX SYS 0-15 0\nGPU1 NV4 X NODE SYS NODE SYS 0-15 0\n"
+     "GPU2 PIX NODE X SYS PIX SYS 0-15 0\nGPU3 SYS SYS SYS X SYS PHB 16-31 1\n"
+     "NIC0 PIX NODE PIX SYS X SYS\nNIC1 SYS SYS SYS PHB SYS X\n"},
     {"affinity in parts",
      "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 CPU Affinity NUMA Affinity\n"
      "GPU0 X NV4 PIX SYS PIX SYS 0-7, 16-23 0\nGPU1 NV4 X NODE SYS NODE SYS 0-7, 16-23 0\n"

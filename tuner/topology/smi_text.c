@@ -225,6 +225,10 @@ static int add_columns(struct nt_smi *r, struct nt_smi_matrix *m, struct token t
     size_t len = 0, at = 0;
     int rc = 0;
 
+    if (t.n == strlen("Affinity") && memcmp(t.p, "Affinity", t.n) == 0) {
+        return 0; /* of "CPU Affinity", wrapped between the two */
+    }
+
     for (size_t k; at < t.n && (k = name_at(t.p + at, t.n - at)) > 0; at += k) {
         len++;
     }
@@ -280,7 +284,7 @@ static int on_header(struct nt_smi *r, char *from, char *rest, bool more)
         return -(int)r->err->code;
     }
     if (rest != NULL) {
-        m->numa_column = strstr(rest, "NUMA Aff") != NULL;
+        m->numa_column = m->numa_column || strstr(rest, "NUMA Aff") != NULL;
         *rest = '\0';
     }
     m->last_line = r->line;

@@ -316,8 +316,11 @@ static void on_net(struct reader *r, const char **atts)
 
 static void on_nic(struct reader *r)
 {
-    if (r->stack[r->depth - 1] == T_PCI) {
-        r->m.t->pcis[r->pci_stack[r->depth - 1]].kind = NT_PCI_NIC;
+    struct nt_topo_pci *p = r->stack[r->depth - 1] == T_PCI
+                                ? &r->m.t->pcis[r->pci_stack[r->depth - 1]]
+                                : NULL; /* a virtual NIC at the CPU */
+    if (p != NULL && p->kind != NT_PCI_GPU) {
+        p->kind = NT_PCI_NIC;
     }
 }
 
