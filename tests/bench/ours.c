@@ -1,0 +1,182 @@
+/* The job's plan against a landscape, in process. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/bench/rivals.h"
+#include "tuner/job/plan_i.h"
+
+struct play {
+    const struct land *l;
+    struct nt_plan *p;
+    struct land_gang gang[NT_PLAN_GANGS];
+    uint64_t number[NT_PLAN_GANGS];
+    struct nt_result result;
+    uint64_t think_ns, steps;
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+static struct land_gang *gang_of(struct play *y, uint64_t number)
+{
+    for (size_t i = 0; i < NT_PLAN_GANGS; i++) {
+        if (y->number[i] == number) {
+            return &y->gang[i];
+        }
+    }
+    nt_assert(false);
+    return NULL;
+}
+
+static void answer(struct play *y, const struct nt_plan_step *s, struct nt_plan_outcome *o)
+{
+    struct nt_measure m = s->m;
+
+    memset(o, 0, sizeof(*o));
+    free(y->result.ns);
+    y->result.ns = NULL;
+    switch (s->kind) {
+    case NT_DO_START:
+        for (size_t i = 0; i < s->ngangs; i++) {
+            y->number[i] = s->gangs[i].number;
+            land_start(y->l, s->gangs[i].number, s->gangs[i].vars, &y->gang[i]);
+            o->elapsed_ns =
+                y->gang[i].start_ns > o->elapsed_ns ? y->gang[i].start_ns : o->elapsed_ns;
+        }
+        break;
+    case NT_DO_CELLS:
+        land_cells(y->l, gang_of(y, s->gang), &s->cs, &o->cells);
+        o->elapsed_ns = 200000;
+        break;
+    case NT_DO_MEASURE:
+        if (s->arm != NT_ARM_SEARCH && s->arm != NT_ARM_TABLE) {
+            m.call = NT_CALL_DEFAULT;
+        }
+        land_measure(y->l, gang_of(y, s->gang), &m, &y->result);
+        o->result = &y->result;
+        o->elapsed_ns = y->result.elapsed_ns;
+        break;
+    default:
+        break;
+    }
+}
+
+/* One step; false: nothing more before `until`. */
+static bool step(struct play *y, enum nt_stage until, int *rc, struct nt_err *err)
+{
+    struct nt_plan_step s;
+    struct nt_plan_outcome o;
+    uint64_t begin = now_ns();
+
+    *rc = nt_plan_next(y->p, &s, err);
+    y->think_ns += now_ns() - begin;
+    if (*rc != 0 || s.kind == NT_DO_FINISHED || s.stage >= until) {
+        return false;
+    }
+    answer(y, &s, &o);
+    begin = now_ns();
+    *rc = nt_plan_tell(y->p, &o, err);
+    y->think_ns += now_ns() - begin;
+    y->steps++;
+    return *rc == 0;
+}
+
+static double search_seconds(const struct nt_plan *p)
+{
+    uint64_t ns = 0;
+    for (int s = NT_RACE; s < NT_CONFIRM; s++) {
+        ns += p->result.stage_ns[s];
+    }
+    return (double)ns / 1e9;
+}
+
+static void take_standing(const struct play *y, struct outcome *ret)
+{
+    struct standing *s = &ret->at[ret->n++];
+    const struct nt_found *f;
+    unsigned n = 0;
+
+    *s = (struct standing){.seconds = search_seconds(y->p)};
+    for (size_t i = 0; (f = nt_plan_found(y->p, i)) != NULL; i++) {
+        const struct land_case *c = land_find(y->l, &f->cs);
+        const struct nt_executed *x = f->pick < f->narms ? &f->arms[f->pick].executed : NULL;
+        double gap = c == NULL ? NAN : land_gap(c, x != NULL ? x : &c->arm[0].executed);
+        if (!isnan(gap)) {
+            s->mean += gap;
+            s->worst = fmax(s->worst, gap);
+            s->exact += gap <= 0.01;
+            n++;
+        }
+    }
+    s->mean /= n > 0 ? n : 1;
+    s->exact /= n > 0 ? n : 1;
+}
+
+int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
+{
+    struct play y = {.l = l};
+    int rc = nt_plan_new(&l->spec, &y.p, err);
+    double next = 0;
+
+    if (rc != 0) {
+        return rc;
+    }
+    while (step(&y, NT_CONFIRM, &rc, err)) {
+        if (y.p->stage >= NT_RACE && search_seconds(y.p) >= next && ret->n + 1 < STANDINGS) {
+            if (y.p->settings[0].gangs > 0 && y.p->settings[0].cells[l->ncases / 4].explored) {
+                take_standing(&y, ret);
+            }
+            next = fmax(next, 0.004 * l->grid_s) * 1.08;
+        }
+    }
+    ret->preflight_s = (double)y.p->result.stage_ns[NT_PREFLIGHT] / 1e9;
+    if (rc == 0) {
+        take_standing(&y, ret);
+    }
+    ret->blocks = y.steps;
+    ret->decide_ns = y.think_ns;
+    free(y.result.ns);
+    nt_plan_free(y.p);
+    return rc;
+}
+
+int rival_job(const struct land *l, unsigned *ret_published, unsigned *ret_false, double *ret_worst,
+              struct nt_err *err)
+{
+    struct play y = {.l = l};
+    int rc = nt_plan_new(&l->spec, &y.p, err);
+
+    *ret_published = *ret_false = 0;
+    *ret_worst = 0;
+    if (rc != 0) {
+        return rc;
+    }
+    while (step(&y, NT_STAGE_COUNT, &rc, err)) {
+    }
+    for (size_t i = 0; rc == 0 && i < nt_plan_result(y.p)->nclasses; i++) {
+        const struct nt_class_result *k = &nt_plan_result(y.p)->classes[i];
+        const struct land_case *c = land_find(l, &k->cs);
+        struct land_gang g;
+        struct nt_executed x;
+        double gap;
+        if (!k->published || !k->in_row || c == NULL || l->rec != NULL) {
+            continue;
+        }
+        land_start(l, 1, "", &g);
+        (*ret_published)++;
+        if (k->product == NT_ARM_TABLE && nt_sim_executed(&g.sim, &c->cs, &k->call, &x)) {
+            gap = land_gap(c, &x) - land_gap(c, &c->arm[0].executed);
+            *ret_worst = fmax(*ret_worst, gap);
+            *ret_false += gap > -1e-9;
+        }
+    }
+    free(y.result.ns);
+    nt_plan_free(y.p);
+    return rc;
+}
