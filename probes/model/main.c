@@ -218,6 +218,7 @@ static int make_sim(struct rank *r, const char *file, struct nt_err *err)
     p.interaction_sd *= a->noise;
     p.block_sd *= a->noise;
     p.sample_sd *= a->noise;
+    p.launch_sd *= a->noise;
     p.outliers *= a->noise;
     p.strays *= a->noise;
     p.broken[0] = a->hangs;

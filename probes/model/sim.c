@@ -24,6 +24,7 @@ const struct nt_sim_params nt_sim_defaults = {FITTED,
                                               .interaction_sd = 0.004,
                                               .block_sd = 0.012,
                                               .sample_sd = 0.03,
+                                              .launch_sd = 0.08,
                                               .outliers = 0.004,
                                               .outlier_log = 0.7,
                                               .strays = 0.001,
@@ -348,6 +349,10 @@ static void draw(const struct nt_sim_gang *g, const struct nt_measure *m,
     ns *= exp(p->gang_sd * (0.7 * normal_at(gang) + 0.7 * normal_at(nt_mix(gang, cs))) +
               p->interaction_sd * normal_at(nt_mix(nt_mix(gang, cs), tuple_key(x))) +
               p->block_sd * nt_rng_normal(&r) + p->drift * sin((double)m->id / 700));
+    if (m->cs.mode == NT_EAGER) {
+        ns += 1000 * p->launch_us[NT_EAGER] *
+              expm1(p->launch_sd * (normal_at(nt_mix(gang, 8)) + 0.5 * nt_rng_normal(&r)));
+    }
     ns *= nt_rng_unit(&r) < p->strays ? 3 : 1;
     for (unsigned i = 0; i < m->samples; i++) {
         double y = ns * exp(p->sample_sd * nt_rng_normal(&r));

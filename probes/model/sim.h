@@ -3,17 +3,15 @@
  * and matters for tuning, and noise. Everything from it is simulated, and says so.
  *
  * Additions  each a function of few parameters in struct nt_sim_params; the defaults are those of
- *            two H200 on NVLink (NCCL 2.28.9, 539 cells), `nccltune-fit-model` finds others from a
- *            recording. They are: the share of NCCL's latency that is real; what one channel
- *            carries, so that bandwidth grows with channels until the link is full; what a channel
- *            more costs; chunks (a loop over the buffer costs, a deep tree fills first); launch
- *            cost by mode; threads; clusters of four CTAs; and by how much the machine is not as
- *            NCCL believes (`deviation`), smooth in bytes and channels.
- * Draws      two-level: a gang has its level, an arm its interaction with the gang, a block and a
- *            sample their noise; some samples and blocks stray. Keyed by (seed, gang, case, tuple,
- *            id of the measure), so that a resumed job sees the same world.
- * Settings   process settings that make a difference: NCCL_ALGO, NCCL_PROTO, NCCL_BUFFSIZE,
- *            NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN/MAX_NCHANNELS,
+ *            two H200 on NVLink (docs/model.md has the errors). They are: the share of NCCL's
+ * latency that is real; what one channel carries, so that bandwidth grows with channels until the
+ * link is full; what a channel more costs; chunks (a loop over the buffer costs, a deep tree fills
+ * first); launch cost by mode; threads; clusters of four CTAs; and by how much the machine is not
+ * as NCCL believes (`deviation`), smooth in bytes and channels. Draws      two-level: a gang has
+ * its level, an arm its interaction with the gang, a block and a sample their noise; some samples
+ * and blocks stray. Keyed by (seed, gang, case, tuple, id of the measure), so that a resumed job
+ * sees the same world. Settings   process settings that make a difference: NCCL_ALGO, NCCL_PROTO,
+ * NCCL_BUFFSIZE, NCCL_LL_BUFFSIZE, NCCL_LL128_BUFFSIZE, NCCL_NTHREADS, NCCL_MIN/MAX_NCHANNELS,
  *            NCCL_MIN/MAX_CTAS, NCCL_P2P_DISABLE, NCCL_NVLS_ENABLE, NCCL_PAT_ENABLE. All others
  *            are inert here.
  * Ownership  nt_sim_new() gives *ret to the caller (nt_sim_free); the topology is borrowed for the
@@ -43,6 +41,7 @@ struct nt_sim_params {
     double deviation, channel_deviation;
     /* noise, log units and shares */
     double gang_sd, interaction_sd, block_sd, sample_sd;
+    double launch_sd;             /* of the launch, by gang and by block */
     double outliers, outlier_log; /* share of samples; mean of their exponential excess */
     double strays;                /* share of blocks that take three times as long */
     double drift;                 /* amplitude of a slow wave over measures */

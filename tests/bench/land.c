@@ -104,27 +104,43 @@ static bool look(const struct land *l, const struct land_gang *g, const struct n
     return ok && !isnan(ret->true_ns);
 }
 
+/* Number of the arm of a request, a new one where it runs what none did; NONE: nothing. */
+static uint32_t add_arm(const struct land *l, const struct land_gang *g, struct land_case *c,
+                        const struct nt_call *call)
+{
+    struct land_arm *a = &c->arm[c->n];
+    uint32_t i = 0;
+
+    if (c->n == LAND_ARMS || !look(l, g, &c->cs, call, a)) {
+        return NONE;
+    }
+    while (i < c->n && !nt_executed_equal(&c->arm[i].executed, &a->executed)) {
+        i++;
+    }
+    c->n += i == c->n;
+    c->best_ns = c->n == 1 ? a->true_ns : fmin(c->best_ns, a->true_ns);
+    return i;
+}
+
 static void find_arms(const struct land *l, const struct land_gang *g, struct land_case *c)
 {
     struct nt_call none = NT_CALL_DEFAULT;
 
-    c->n = look(l, g, &c->cs, &none, &c->arm[0]) ? 1 : 0;
-    c->best_ns = c->n > 0 ? c->arm[0].true_ns : NAN;
-    for (int k = 0; c->n > 0 && k < NT_ALGO_COUNT * NT_PROTO_COUNT; k++) {
-        for (size_t b = 0; b < sizeof(bounds) / sizeof(bounds[0]) && c->n < LAND_ARMS; b++) {
+    if (add_arm(l, g, c, &none) == NONE) {
+        return;
+    }
+    for (int k = 0; k < NT_ALGO_COUNT * NT_PROTO_COUNT; k++) {
+        bool more = true;
+        for (size_t b = 0; b < sizeof(bounds) / sizeof(bounds[0]) && more; b++) {
             struct nt_call call = {.algo = (int8_t)(k / NT_PROTO_COUNT),
                                    .proto = (int8_t)(k % NT_PROTO_COUNT),
                                    .channels = bounds[b]};
-            struct land_arm *a = &c->arm[c->n];
-            uint32_t i = 0;
-            if (!look(l, g, &c->cs, &call, a)) {
-                continue;
+            uint32_t arm = add_arm(l, g, c, &call);
+            if (arm != NONE && c->looks < LAND_LOOKS) {
+                c->look[c->looks].call = call;
+                c->look[c->looks++].arm = arm;
             }
-            while (i < c->n && !nt_executed_equal(&c->arm[i].executed, &a->executed)) {
-                i++;
-            }
-            c->n += i == c->n;
-            c->best_ns = fmin(c->best_ns, a->true_ns);
+            more = arm != NONE && c->arm[arm].executed.channels >= bounds[b];
         }
     }
 }
@@ -194,6 +210,9 @@ int land_model(struct land *l, struct nt_topology *t, unsigned ranks, unsigned n
 
     *l = (struct land){.topology = t, .ranks = ranks, .nodes = nodes, .twist = twist};
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
+    for (const char *p = name; *p != '\0' && *p != ' '; p++) {
+        l->machine = nt_mix(l->machine, (uint64_t)*p);
+    }
     init_spec(&l->spec);
     l->spec.rig = l->spec.shown_rig = NT_RIG_MODEL;
     l->spec.ranks = ranks > 0 ? ranks : (unsigned)t->ngpus * nodes;
@@ -236,7 +255,7 @@ int land_seed(struct land *l, uint64_t seed, struct nt_err *err)
     }
     nt_sim_free(l->sim);
     l->sim = NULL;
-    return nt_sim_new(l->topology, l->ranks, l->nodes, &p, 1, seed, &l->sim, NULL, err);
+    return nt_sim_new(l->topology, l->ranks, l->nodes, &p, l->machine, seed, &l->sim, NULL, err);
 }
 
 void land_start(const struct land *l, uint64_t number, const char *vars, struct land_gang *ret)

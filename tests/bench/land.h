@@ -24,7 +24,7 @@ enum twist {
 };
 extern const char *const twist_names[TWISTS];
 
-enum { LAND_ARMS = 96, LAND_CASES = 96 };
+enum { LAND_ARMS = 96, LAND_CASES = 96, LAND_LOOKS = 192 };
 
 /* One tuple that can be had in a case. */
 struct land_arm {
@@ -37,6 +37,11 @@ struct land_case {
     struct land_arm arm[LAND_ARMS]; /* [0]: the default */
     uint32_t n;
     double best_ns;
+    struct { /* requests, until one of a kind runs less than it asks for */
+        struct nt_call call;
+        uint32_t arm;
+    } look[LAND_LOOKS];
+    uint32_t looks;
 };
 
 struct land {
@@ -44,6 +49,7 @@ struct land {
     enum twist twist;
     struct nt_topology *topology; /* owned; of a simulated machine */
     unsigned ranks, nodes;
+    uint64_t machine;         /* of the name: equal topologies are still different machines */
     struct nt_recording *rec; /* owned; of a recording */
     struct nt_spec spec;      /* one process setting: as is */
     struct land_case *cases;  /* owned */
@@ -52,7 +58,6 @@ struct land {
     /* of the running world */
     struct nt_sim *sim;
     uint64_t seed;
-    uint32_t measures; /* of the gang */
 };
 
 /* Sizes may be NULL for the usual ones. Takes what it is given, also on failure. */

@@ -2,9 +2,9 @@
  * rivals - ways to search a landscape, each with its device seconds and what it would pick after
  * them.
  *
- * `ours` is the job's own plan up to the confirm. The others are published methods; they are told
- * the distinct tuples of every case for nothing, which ours has to find out. Every gang's start is
- * paid by all.
+ * `ours` is the job's own plan up to the confirm. The others are published methods; they begin with
+ * the looks by which ours finds the distinct tuples of every case, and may use what those saw. Only
+ * the exhaustive grid is told the tuples for nothing. Every gang's start is paid by all.
  */
 #pragma once
 #include "tests/bench/land.h"
