@@ -59,19 +59,21 @@ static bool same_machine(const struct nt_recording *a, const struct nt_recording
 
 static json_t *gaps_json(const struct truth_gaps *g)
 {
-    return json_pack("{s:i,s:i,s:i,s:f,s:f,s:f}", "cases", (int)g->cases, "unknown",
+    double n = g->cases > 0 ? g->cases : 1;
+    return json_pack("{s:i,s:i,s:i,s:f,s:f,s:f,s:f,s:f}", "cases", (int)g->cases, "unknown",
                      (int)g->unknown, "gaps", (int)g->gaps, "worst_beyond_interval", g->worst,
-                     "worst_difference", g->worst_difference, "mean_difference",
-                     g->cases > 0 ? g->sum_difference / g->cases : 0);
+                     "worst_difference", g->worst_difference, "worst_seen", g->worst_seen,
+                     "mean_difference", g->sum_difference / n, "mean_half_width", g->sum_width / n);
 }
 
 static void print_gaps(const char *what, const struct truth_gaps *g)
 {
-    (void)printf("  %-34s %5u cases, %.2f %% without a gap, worst %.2f %% (difference %.2f %%), "
-                 "mean %.3f %%, %u not judged\n",
-                 what, g->cases, 100 - 100.0 * g->gaps / (g->cases > 0 ? g->cases : 1),
-                 100 * expm1(g->worst), 100 * expm1(g->worst_difference),
-                 100 * g->sum_difference / (g->cases > 0 ? g->cases : 1), g->unknown);
+    double n = g->cases > 0 ? g->cases : 1;
+    (void)printf("  %-34s %5u cases, %6.2f %% without a gap, worst %.2f %% (of %.2f %%), seen %.2f "
+                 "%%, mean %.3f %% +- %.2f %%, %u not judged\n",
+                 what, g->cases, 100 - 100.0 * g->gaps / n, 100 * expm1(g->worst),
+                 100 * expm1(g->worst_difference), 100 * expm1(g->worst_seen),
+                 100 * g->sum_difference / n, 100 * g->sum_width / n, g->unknown);
 }
 
 static bool print_null(const struct truth_sum *s, json_t *out)

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_GANGS = 256, LEAST_GANGS = 3 };
+enum { MAX_GANGS = 256, LEAST_GANGS = 2, MAX_TUPLES = 96 };
+/* Tuples this near to the best say how much a tuple scatters between gangs. */
+static const double NEAR = 0.25;
 
 /* ------------------------------------------------------------------ a job in this process */
 
@@ -171,39 +173,90 @@ static bool level_of(const struct nt_recording *r, long cell, enum nt_half half,
     return ret->n > 0;
 }
 
-/* log(a / b): by common gangs where there are enough, else Welch. n: 0 when it cannot be told. */
-static struct nt_est compare(const struct level *a, const struct level *b)
+/* log(a / b) of two means of gangs that have nothing to do with each other: Welch. */
+static struct nt_est compare_apart(const struct level *a, const struct level *b)
 {
-    double x[MAX_GANGS], y[MAX_GANGS];
-    struct nt_est ea, eb, e = {.n = 0, .mean = NAN};
-    size_t n = 0;
-    double va, vb, df;
+    struct nt_est ea = nt_estimate(a->x, a->n, 0.95), eb = nt_estimate(b->x, b->n, 0.95);
+    double va = ea.se * ea.se, vb = eb.se * eb.se, df;
+    struct nt_est e = {.n = a->n < b->n ? a->n : b->n, .mean = ea.mean - eb.mean};
 
-    for (size_t i = 0, k = 0; i < a->n && k < b->n;) {
-        if (a->gang[i] == b->gang[k]) {
-            x[n] = a->x[i++];
-            y[n++] = b->x[k++];
-        } else if (a->gang[i] < b->gang[k]) {
-            i++;
-        } else {
-            k++;
-        }
-    }
-    if (n >= LEAST_GANGS) {
-        return nt_estimate_pairs(x, y, n, 0.95);
-    }
-    if (a->n < LEAST_GANGS || b->n < LEAST_GANGS) {
-        return e;
-    }
-    ea = nt_estimate(a->x, a->n, 0.95);
-    eb = nt_estimate(b->x, b->n, 0.95);
-    va = ea.se * ea.se;
-    vb = eb.se * eb.se;
     df = (va + vb) * (va + vb) /
          (va * va / ((double)a->n - 1) + vb * vb / ((double)b->n - 1) + 1e-300);
-    e = (struct nt_est){.n = a->n < b->n ? a->n : b->n, .mean = ea.mean - eb.mean};
     e.se = sqrt(va + vb);
     e.lo = e.mean - e.se * nt_student_quantile(0.975, df < 1 ? 1 : df);
+    e.hi = 2 * e.mean - e.lo;
+    return e;
+}
+
+/* Scatter of one tuple in one gang, when what the tuple and what the gang have in common is taken
+ * off: from all tuples of a case that are near the best, so that few gangs suffice. */
+struct scatter {
+    double sd, df;
+};
+
+static double at_gang(const struct level *l, uint64_t gang)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->gang[i] == gang) {
+            return l->x[i];
+        }
+    }
+    return NAN;
+}
+
+/* all: levels of the tuples of one case; those count that have all gangs of the best. */
+static struct scatter scatter_of(const struct level *all, size_t n, const struct level *best)
+{
+    double gang_sum[MAX_GANGS] = {0}, sum = 0, least = nt_mean(best->x, best->n);
+    double mean[MAX_TUPLES] = {0}, total = 0;
+    bool in[MAX_TUPLES] = {false};
+    size_t tuples = 0, gangs = best->n;
+
+    for (size_t t = 0; t < n; t++) {
+        in[t] = nt_mean(all[t].x, all[t].n) < least + NEAR;
+        for (size_t g = 0; g < gangs; g++) {
+            in[t] = in[t] && !isnan(at_gang(&all[t], best->gang[g]));
+        }
+        tuples += in[t];
+        for (size_t g = 0; in[t] && g < gangs; g++) {
+            double x = at_gang(&all[t], best->gang[g]);
+            mean[t] += x / (double)gangs;
+            gang_sum[g] += x;
+            total += x;
+        }
+    }
+    if (tuples < 2 || gangs < 2) {
+        return (struct scatter){.sd = INFINITY, .df = 1};
+    }
+    for (size_t t = 0; t < n; t++) {
+        for (size_t g = 0; in[t] && g < gangs; g++) {
+            double r = at_gang(&all[t], best->gang[g]) - mean[t] - gang_sum[g] / (double)tuples +
+                       total / (double)(tuples * gangs);
+            sum += r * r;
+        }
+    }
+    return (struct scatter){.sd = sqrt(sum / (double)((tuples - 1) * (gangs - 1))),
+                            .df = (double)((tuples - 1) * (gangs - 1))};
+}
+
+/* log(a / b) by their common gangs. n: 0 when they have too few. */
+static struct nt_est compare(const struct level *a, const struct level *b, struct scatter s)
+{
+    struct nt_est e = {.n = 0};
+
+    for (size_t i = 0; i < a->n; i++) {
+        double y = at_gang(b, a->gang[i]);
+        if (!isnan(y)) {
+            e.mean += a->x[i] - y;
+            e.n++;
+        }
+    }
+    if (e.n < LEAST_GANGS) {
+        return (struct nt_est){.n = 0, .mean = NAN};
+    }
+    e.mean /= (double)e.n;
+    e.se = s.sd * sqrt(2 / (double)e.n);
+    e.lo = e.mean - e.se * nt_student_quantile(0.975, s.df);
     e.hi = 2 * e.mean - e.lo;
     return e;
 }
@@ -221,30 +274,39 @@ static long cell_of(const struct nt_recording *r, const struct nt_case *cs, cons
     return -1;
 }
 
-/* The cell of a case with the least mean over its gangs, of those with enough. */
-static long best_cell(const struct nt_recording *r, const struct nt_case *cs, const char *vars,
-                      enum nt_half half, struct level *ret)
+/* Levels of all tuples of a case with enough gangs. */
+struct field {
+    struct level at[MAX_TUPLES];
+    long cell[MAX_TUPLES];
+    size_t n, best; /* best: index */
+};
+
+static bool field_of(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,
+                     const char *vars, struct field *f)
 {
     double least = INFINITY;
-    long best = -1;
 
-    for (size_t i = 0; i < r->nrange; i++) {
+    f->n = 0;
+    for (size_t i = 0; i < r->nrange && f->n < MAX_TUPLES; i++) {
         const struct nt_rec_block *b = &r->block[nt_recording_cell(r, i).block[0]];
-        struct level l;
-        double mean;
+        struct level *l = &f->at[f->n];
         if (!nt_case_equal(&b->b.cs, cs) || (b->b.flags & NT_CELL_FLAGS) != 0 ||
-            strcmp(b->b.process, vars) != 0 || !level_of(r, (long)i, half, &l) ||
-            l.n < LEAST_GANGS) {
+            strcmp(b->b.process, vars) != 0 || !level_of(r, (long)i, half, l) ||
+            l->n < LEAST_GANGS) {
             continue;
         }
-        mean = nt_mean(l.x, l.n);
-        if (mean < least) {
-            least = mean;
-            best = (long)i;
-            *ret = l;
+        if (nt_mean(l->x, l->n) < least) {
+            least = nt_mean(l->x, l->n);
+            f->best = f->n;
         }
+        f->cell[f->n++] = (long)i;
     }
-    return best;
+    return f->n > 0;
+}
+
+static const struct nt_executed *best_of(const struct nt_recording *r, const struct field *f)
+{
+    return &r->block[nt_recording_cell(r, (size_t)f->cell[f->best]).block[0]].reached;
 }
 
 /* ------------------------------------------------------------------ judging */
@@ -253,32 +315,37 @@ static void judge_pick(const struct nt_recording *r, enum nt_half half, const st
                        const char *vars, const struct nt_executed *pick, bool verbose,
                        struct truth_gaps *g)
 {
-    struct level mine, best;
-    long cell = cell_of(r, cs, vars, pick), best_at = best_cell(r, cs, vars, half, &best);
+    static struct field f; /* large */
+    long cell = cell_of(r, cs, vars, pick);
+    size_t mine = 0;
     struct nt_est e;
 
-    if (best_at < 0 || !level_of(r, cell, half, &mine) || mine.n < LEAST_GANGS) {
+    (void)field_of(r, half, cs, vars, &f);
+    while (mine < f.n && f.cell[mine] != cell) {
+        mine++;
+    }
+    if (mine == f.n) {
         g->unknown++;
         return;
     }
     g->cases++;
-    if (cell == best_at) {
+    e = compare(&f.at[mine], &f.at[f.best], scatter_of(f.at, f.n, &f.at[f.best]));
+    g->sum_width += e.n > 0 && isfinite(e.se) ? e.hi - e.mean : 0;
+    if (mine == f.best || e.n == 0) {
         return;
     }
-    e = compare(&mine, &best);
     g->sum_difference += e.mean;
-    if (e.n >= LEAST_GANGS && e.lo > 0) {
+    g->worst_seen = fmax(g->worst_seen, e.mean);
+    if (e.lo > 0) {
         g->gaps++;
         g->worst = fmax(g->worst, e.lo);
         g->worst_difference = fmax(g->worst_difference, e.mean);
         if (verbose) {
             char text[80], x[48], y[48];
-            const struct nt_executed *b =
-                &r->block[nt_recording_cell(r, (size_t)best_at).block[0]].reached;
             (void)fprintf(stderr, "gap %s '%s': %s is %.2f %% [%.2f, %.2f] above %s\n",
                           nt_case_text(cs, text, sizeof(text)), vars,
                           nt_executed_text(pick, x, sizeof(x)), 100 * e.mean, 100 * e.lo,
-                          100 * e.hi, nt_executed_text(b, y, sizeof(y)));
+                          100 * e.hi, nt_executed_text(best_of(r, &f), y, sizeof(y)));
         }
     }
 }
@@ -287,12 +354,10 @@ static void judge_pick(const struct nt_recording *r, enum nt_half half, const st
 static void judge_oracle(const struct truth_config *c, const struct nt_case *cs, const char *vars,
                          struct truth_gaps *g)
 {
-    struct level l;
-    long best = best_cell(c->rec, cs, vars, NT_EVEN_GANGS, &l);
+    static struct field f; /* large */
 
-    if (best >= 0) {
-        struct nt_cell cell = nt_recording_cell(c->rec, (size_t)best);
-        judge_pick(c->rec, NT_ODD_GANGS, cs, vars, &c->rec->block[cell.block[0]].reached, false, g);
+    if (field_of(c->rec, NT_EVEN_GANGS, cs, vars, &f)) {
+        judge_pick(c->rec, NT_ODD_GANGS, cs, vars, best_of(c->rec, &f), false, g);
     }
 }
 
@@ -325,11 +390,12 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
         if (!k->published) {
             continue;
         }
-        told =
-            level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, vars, &k->call), NT_ODD_GANGS,
-                     &tuned) &&
-            level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, "", &none), NT_ODD_GANGS, &base);
-        e = told ? compare(&tuned, &base) : (struct nt_est){.n = 0};
+        told = level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, vars, &k->call), NT_ODD_GANGS,
+                        &tuned) &&
+               level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, "", &none), NT_ODD_GANGS,
+                        &base) &&
+               tuned.n >= LEAST_GANGS && base.n >= LEAST_GANGS;
+        e = told ? compare_apart(&tuned, &base) : (struct nt_est){.n = 0};
         sum->published++;
         sum->claims += claimed;
         sum->false_claims += claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin));
@@ -374,13 +440,10 @@ int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret, str
             for (int m = 0; m < NT_MODE_COUNT; m++) {
                 struct nt_case cs = {
                     .coll = NT_ALL_REDUCE, .bytes = spec.sizes[i], .mode = (uint8_t)m};
-                struct level l;
-                long best =
-                    spec.modes[m] ? best_cell(c->rec, &cs, spec.settings[s], NT_ALL_GANGS, &l) : -1;
-                if (best >= 0) {
-                    struct nt_cell cell = nt_recording_cell(c->rec, (size_t)best);
-                    judge_pick(c->other, NT_ALL_GANGS, &cs, spec.settings[s],
-                               &c->rec->block[cell.block[0]].reached, false, ret);
+                static struct field f; /* large */
+                if (spec.modes[m] && field_of(c->rec, NT_ALL_GANGS, &cs, spec.settings[s], &f)) {
+                    judge_pick(c->other, NT_ALL_GANGS, &cs, spec.settings[s], best_of(c->rec, &f),
+                               false, ret);
                 }
             }
         }

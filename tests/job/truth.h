@@ -2,8 +2,9 @@
  * truth - jobs replayed from a recording in this process, judged by gangs that they never saw.
  *
  * A job draws from the even gangs of its recording; its picks and claims are judged by the block
- * medians of the odd ones (and of another recording of the same machine). Times of two tuples are
- * compared gang by gang where they share the gangs, else by Welch's interval on gang means.
+ * medians of the odd ones (and of another recording of the same machine). Times of two tuples of a
+ * process setting are compared gang by gang; how much a tuple scatters there is taken from all
+ * tuples of that case near the best. Settings are compared by Welch's interval on gang means.
  */
 #pragma once
 #include "probes/recording/recording.h"
@@ -20,11 +21,13 @@ struct truth_config {
 /* Picks judged by one recording. A gap is told when the 95 % interval of its difference to the best
  * lies above 0; what counts of it is what the interval leaves. */
 struct truth_gaps {
-    unsigned cases;                          /* judged */
-    unsigned unknown;                        /* not recorded there often enough (3 gangs) */
-    unsigned gaps;                           /* told */
-    double worst;                            /* log units, beyond the interval */
-    double worst_difference, sum_difference; /* log units, of told gaps; of all cases */
+    unsigned cases;          /* judged */
+    unsigned unknown;        /* not recorded there often enough */
+    unsigned gaps;           /* told */
+    double worst;            /* log units, beyond the interval */
+    double worst_difference; /* of told gaps, the whole of it */
+    double worst_seen;       /* of all cases, told or not: most of it is noise of the judge */
+    double sum_difference, sum_width; /* of all cases; width: half of the interval */
 };
 
 struct truth_sum {
