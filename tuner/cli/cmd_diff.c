@@ -60,9 +60,13 @@ static int run_diff(const void *opts, unsigned nargs, char **args, struct nt_err
     json_t *a = NULL, *b = NULL, *json;
     struct nt_rundiff *d = calloc(1, sizeof(*d));
     struct nt_buf out;
-    int rc = d != NULL ? nt_manifest_load(args[0], &a, err) : nt_fail(err, NT_E_NOMEM, 0, "diff");
+    int rc;
     (void)nargs;
 
+    if (d == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "diff");
+    }
+    rc = nt_manifest_load(args[0], &a, err);
     nt_buf_init(&out, 4 << 20);
     rc = rc == 0 ? nt_manifest_load(args[1], &b, err) : rc;
     if (rc == 0) {

@@ -38,26 +38,25 @@ static const struct nt_opt doctor_opts[] = {
            "the active file (default /run/nccltune/active)"),
     {0}};
 
-/* What all processes of one job have in common. */
+/* What all processes have in common. */
 struct group {
-    struct nt_doctor_verdict *v;
-    size_t n;
     struct nt_doctor_job job;
-    struct nt_doctor_calls *calls;
+    struct nt_doctor_calls calls;
 };
 
 static int gather(const struct nt_scan *s, struct group *g, struct nt_err *err)
 {
-    g->v = calloc(s->n + 1, sizeof(*g->v));
-    g->calls = calloc(1, sizeof(*g->calls));
-    if (g->v == NULL || g->calls == NULL) {
+    struct nt_doctor_verdict *v = calloc(s->n + 1, sizeof(*v));
+
+    if (v == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "doctor");
     }
     for (size_t i = 0; i < s->n; i++) {
-        g->v[g->n++] = s->v[i]->verdict;
-        nt_doctor_calls_add(g->calls, &s->v[i]->facts);
+        v[i] = s->v[i]->verdict;
+        nt_doctor_calls_add(&g->calls, &s->v[i]->facts);
     }
-    nt_doctor_job(g->v, g->n, &g->job);
+    nt_doctor_job(v, s->n, &g->job);
+    free(v);
     return 0;
 }
 
@@ -94,7 +93,7 @@ static void print_text(const struct nt_scan *s, const struct group *g, struct nt
     for (size_t i = 0; i < s->n; i++) {
         print_process(s->v[i], out);
     }
-    nt_doctor_calls_text(g->calls, out);
+    nt_doctor_calls_text(&g->calls, out);
     if (s->unreadable > 0) {
         nt_buf_printf(out, "%zu process%s could not be looked into%s\n", s->unreadable,
                       s->unreadable == 1 ? "" : "es", geteuid() != 0 ? "; root can" : "");
@@ -113,7 +112,7 @@ static void print_json(const struct nt_scan *s, const struct group *g, struct nt
                   "verdict", g->job.text, "ranks_disagree", g->job.disagree, "counted",
                   (int)g->job.counted, "applied_in", (int)g->job.by_verdict[NT_DR_APPLIED],
                   "active", s->world.active, "processes", list, "calls",
-                  nt_doctor_calls_json(g->calls), "unreadable", (int)s->unreadable);
+                  nt_doctor_calls_json(&g->calls), "unreadable", (int)s->unreadable);
     nt_json_dump(o, true, out);
     nt_buf_puts(out, "\n");
     json_decref(o);
@@ -124,23 +123,26 @@ static int look(const struct doctor_args *a, const struct nt_scan_opts *so, stru
                 struct nt_err *err)
 {
     struct nt_scan s = {.n = 0};
-    struct group g = {.n = 0};
-    int rc = nt_scan(so, &s, err);
+    struct group *g = calloc(1, sizeof(*g));
+    int rc;
 
+    if (g == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "doctor");
+    }
+    rc = nt_scan(so, &s, err);
     if (rc == 0) {
-        rc = gather(&s, &g, err);
+        rc = gather(&s, g, err);
     }
     if (rc == 0) {
         if (strcmp(a->format, "json") == 0) {
-            print_json(&s, &g, out);
+            print_json(&s, g, out);
         } else {
-            print_text(&s, &g, out);
+            print_text(&s, g, out);
         }
-        rc = g.job.applied ? 0 : -NT_E_NO; /* the text has said it */
+        rc = g->job.applied ? 0 : -NT_E_NO; /* the text has said it */
         rc = out->failed ? nt_fail(err, NT_E_NOMEM, 0, "doctor") : rc;
     }
-    free(g.v);
-    free(g.calls);
+    free(g);
     nt_scan_done(&s);
     return rc;
 }
@@ -182,8 +184,11 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
     struct nt_scan_opts so = {.proc = a->proc, .active = a->active, .npids = nargs};
     uint32_t *pids = calloc(nargs + 1U, sizeof(*pids));
     struct nt_buf out;
-    int rc = pids != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "doctor");
+    int rc = 0;
 
+    if (pids == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "doctor");
+    }
     for (unsigned i = 0; rc == 0 && i < nargs; i++) {
         uint64_t v = 0;
         rc = nt_wrap(err, nt_parse_u64(args[i], &v, err), "PID");

@@ -120,10 +120,11 @@ static int check_fit(struct run *r, struct nt_err *err)
     if (r->fit.fits) {
         return 0;
     }
+    if (first == NULL || first->name == NULL) {
+        return nt_fail(err, NT_E_NO, 0, "the profile is not applied");
+    }
     return nt_fail(err, first->kind == NT_FIT_UNKNOWN ? NT_E_MISSING : NT_E_NO, 0,
-                   "the profile is not applied%s%s%s", first->name != NULL ? "; --despite " : "",
-                   first->name != NULL ? first->name : "",
-                   first->name != NULL ? " applies it all the same" : "");
+                   "the profile is not applied; --despite %s applies it all the same", first->name);
 }
 
 /* Release to write for: the profile's where it is among the candidates, else the first one's. */

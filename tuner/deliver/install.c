@@ -341,9 +341,12 @@ int nt_install(const struct nt_install_where *w, const struct nt_install_file *f
     struct item *items = calloc(n + 1, sizeof(*items));
     json_t *manifest = NULL;
     size_t looked = 0;
-    int rc =
-        items != NULL ? load_manifest(w, &manifest, err) : nt_fail(err, NT_E_NOMEM, 0, "install");
+    int rc;
 
+    if (items == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "install");
+    }
+    rc = load_manifest(w, &manifest, err);
     while (rc == 0 && looked < n) {
         items[looked].file = &files[looked];
         rc = look_at(w, manifest, &items[looked], err);

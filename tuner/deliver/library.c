@@ -174,7 +174,7 @@ static void add(struct nt_libraries *l, const char *path, const char *why)
         }
     }
     memset(&l->v[l->n], 0, sizeof(l->v[0]));
-    (void)snprintf(l->v[l->n].path, sizeof(l->v[0].path), "%s", real);
+    memcpy(l->v[l->n].path, real, strlen(real) + 1); /* seen above to fit */
     (void)snprintf(l->v[l->n].why, sizeof(l->v[0].why), "%s", why);
     l->n++;
 }

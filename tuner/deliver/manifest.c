@@ -47,13 +47,13 @@ json_t *nt_manifest_variables(const char *const *env)
     char name[128];
 
     for (; env != NULL && *env != NULL; env++) {
-        size_t len = strcspn(*env, "=");
-        if ((*env)[len] != '=' || len >= sizeof(name)) {
+        const char *equals = strchr(*env, '=');
+        if (equals == NULL || (size_t)(equals - *env) >= sizeof(name)) {
             continue;
         }
-        (void)snprintf(name, sizeof(name), "%.*s", (int)len, *env);
+        (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - *env), *env);
         if (nt_manifest_keeps(name)) { /* bytes that are no text are left out by jansson */
-            (void)json_object_set_new(o, name, json_string(*env + len + 1));
+            (void)json_object_set_new(o, name, json_string(equals + 1));
         }
     }
     return o;
@@ -177,7 +177,7 @@ static int find_id(const char *name, char *id, size_t size, struct nt_err *err)
 
 int nt_manifest_load(const char *name, json_t **ret, struct nt_err *err)
 {
-    char id[NAME_MAX + 1], path[PATH_MAX];
+    char id[NAME_MAX + 1] = "", path[PATH_MAX];
     json_t *m = NULL;
     int rc = 0;
 

@@ -449,41 +449,59 @@ static int check_asked(const struct family *all, size_t n, const struct nt_scan_
     return 0;
 }
 
-int nt_scan(const struct nt_scan_opts *o, struct nt_scan *ret, struct nt_err *err)
+/* Parents are needed only to find what descends from the processes asked for. */
+static void take_parents(const struct nt_scan_opts *o, struct family *all, size_t n)
 {
-    struct nt_scan s = {.n = 0};
-    uint32_t *pids = NULL;
-    struct family *all = NULL;
-    size_t n = 0;
-    int rc = nt_proc_list(o->proc, &pids, &n, err);
-
-    nt_boot_id(s.world.boot_id);
-    take_active(o, &s.world);
-    if (rc == 0) {
-        all = calloc(n + 1, sizeof(*all));
-        s.v = calloc(n + 1, sizeof(*s.v));
-        rc = all != NULL && s.v != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "processes");
-    }
-    for (size_t i = 0; rc == 0 && i < n; i++) {
-        struct nt_proc p = {.pid = pids[i]};
-        all[i].pid = pids[i];
-        if (o->npids > 0 && nt_proc_read(o->proc, pids[i], false, &p, NULL) == 0) {
+    for (size_t i = 0; o->npids > 0 && i < n; i++) {
+        struct nt_proc p;
+        if (nt_proc_read(o->proc, all[i].pid, false, &p, NULL) == 0) {
             all[i].ppid = p.ppid;
             nt_proc_done(&p);
         }
     }
-    if (rc == 0) {
-        mark(all, n, o);
-        rc = check_asked(all, n, o, err);
+}
+
+static int scan_all(const struct nt_scan_opts *o, const uint32_t *pids, size_t n, struct nt_scan *s,
+                    struct nt_err *err)
+{
+    struct family *all = calloc(n + 1, sizeof(*all));
+    int rc;
+
+    s->v = calloc(n + 1, sizeof(struct nt_scanned *));
+    if (all == NULL || s->v == NULL) {
+        free(all);
+        return nt_fail(err, NT_E_NOMEM, 0, "processes");
     }
+    for (size_t i = 0; i < n; i++) {
+        all[i].pid = pids[i];
+    }
+    take_parents(o, all, n);
+    mark(all, n, o);
+    rc = check_asked(all, n, o, err);
     for (size_t i = 0; rc == 0 && i < n; i++) {
         if (all[i].in && all[i].pid != (uint32_t)getpid()) {
-            s.v[s.n] = scan_one(o, &s.world, all[i].pid, all[i].asked, &s.unreadable);
-            s.n += s.v[s.n] != NULL;
+            s->v[s->n] = scan_one(o, &s->world, all[i].pid, all[i].asked, &s->unreadable);
+            s->n += s->v[s->n] != NULL;
         }
     }
-    free(pids);
     free(all);
+    return rc;
+}
+
+int nt_scan(const struct nt_scan_opts *o, struct nt_scan *ret, struct nt_err *err)
+{
+    struct nt_scan s = {.n = 0};
+    uint32_t *pids = NULL;
+    size_t n = 0;
+    int rc = nt_proc_list(o->proc, &pids, &n, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    nt_boot_id(s.world.boot_id);
+    take_active(o, &s.world);
+    rc = scan_all(o, pids, n, &s, err);
+    free(pids);
     if (rc != 0) {
         nt_scan_done(&s);
         return rc;
