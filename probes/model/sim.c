@@ -10,11 +10,17 @@
 #include "tuner/base/rng.h"
 
 #define FITTED                                                                                     \
-    .lat_share = {0.73, 0.67, 1.02}, .channel_gbs = {{5.0, 11.2, 13.8}, {7.5, 16.6, 19.0}},        \
-    .link_share = {1.0, 0.85, 0.88}, .joint = 4, .channel_us = 0.015, .loop_us = {0.25, 0.6, 1.5}, \
-    .fill = 0.12, .threads_exponent = 0.5, .cluster = 0.015, .launch_us = {5.5, 9.5, 0.2},         \
-    .group_share = 0.8, .busy = 0.14, .start_ms = 1200, .start_rank_ms = 60, .connect_ms = 60,     \
-    .overhead_us = 400
+    .way = {[NT_WAY_NVLINK] = {.lat_share = {0.73, 0.68, 1.05},                                    \
+                               .channel_gbs = {{5.0, 11.2, 18.0}, {7.5, 16.6, 19.0}},              \
+                               .link_share = {1.0, 0.85, 0.86},                                    \
+                               .tree_pair = {1.6, 1.3, 1.6}},                                      \
+            [NT_WAY_OTHER] = {.lat_share = {1.09, 1.0, 1.24},                                      \
+                              .channel_gbs = {{1.24, 4.0, 14.5}, {2.4, 6.0, 14.2}},                \
+                              .link_share = {1.0, 0.9, 0.98},                                      \
+                              .tree_pair = {1.6, 1.3, 1.25}}},                                     \
+    .joint = 5, .channel_us = 0.015, .loop_us = {0.25, 0.6, 1.5}, .fill = 0.12,                    \
+    .threads_exponent = 0.5, .cluster = 0.015, .launch_us = {5.5, 9.5, 0.2}, .group_share = 0.8,   \
+    .busy = 0.14, .start_ms = 1200, .start_rank_ms = 60, .connect_ms = 60, .overhead_us = 400
 
 const struct nt_sim_params nt_sim_quiet = {FITTED};
 const struct nt_sim_params nt_sim_defaults = {FITTED,
@@ -230,8 +236,27 @@ static double deviation(const struct nt_sim *s, enum nt_coll coll, uint64_t byte
     return d + 0.1 * s->p.deviation * wave(nt_mix(key, 64 + mode), size);
 }
 
+static const struct nt_sim_way *way_of(const struct nt_sim_gang *g, const struct nt_executed *x)
+{
+    const struct nt_graph *graph = &g->comm.graph[nt_algo_graph((enum nt_algo)x->algo)];
+    return &g->sim->p.way[graph->type_intra <= NT_PATH_NVB ? NT_WAY_NVLINK : NT_WAY_OTHER];
+}
+
+/* What the link lets through. bw: NCCL's figure for these bytes. */
+static double link_gbs(const struct nt_sim_gang *g, enum nt_coll coll, double bw,
+                       const struct nt_executed *x)
+{
+    const struct nt_sim_way *w = way_of(g, x);
+    double pair = 2.0 / g->comm.ranks, flat = (double)g->cost.bw[coll][x->algo][x->proto];
+
+    if (x->algo == NT_TREE) {
+        bw = flat * pow(bw / flat, 1 - pair) * (1 + (w->tree_pair[x->proto] - 1) * pair);
+    }
+    return bw * w->link_share[x->proto];
+}
+
 /* What channels carry and what the link lets through. */
-static double rate_gbs(const struct nt_sim_gang *g, enum nt_coll coll, float bw,
+static double rate_gbs(const struct nt_sim_gang *g, enum nt_coll coll, double bw,
                        const struct nt_executed *x)
 {
     const struct nt_sim_params *p = &g->sim->p;
@@ -239,8 +264,8 @@ static double rate_gbs(const struct nt_sim_gang *g, enum nt_coll coll, float bw,
     int steps = coll == NT_ALL_REDUCE                       ? 2 * (n - 1)
                 : coll == NT_BROADCAST || coll == NT_REDUCE ? n
                                                             : n - 1;
-    double link = (double)bw * p->link_share[x->proto];
-    double each = p->channel_gbs[x->algo == NT_TREE ? 0 : 1][x->proto];
+    double link = link_gbs(g, coll, bw, x);
+    double each = way_of(g, x)->channel_gbs[x->algo == NT_TREE ? 0 : 1][x->proto];
 
     if (x->algo != NT_TREE) { /* figures are for two ranks: as many bytes as the buffer has */
         each *= (double)n / steps;
@@ -286,8 +311,9 @@ double nt_sim_true_ns(const struct nt_sim_gang *g, const struct nt_case *c, uint
                        &lat, &bw)) {
         return NAN;
     }
-    rate = rate_gbs(g, coll, bw, x);
-    us = (double)lat * p->lat_share[x->proto] + (double)c->bytes / (1000 * rate);
+    rate = rate_gbs(g, coll, (double)bw, x);
+    us = (double)lat * (g->comm.nodes == 1 ? way_of(g, x)->lat_share[x->proto] : 1) +
+         (double)c->bytes / (1000 * rate);
     us += (x->channels - 1) * p->channel_us + chunks_us(g, c, x, rate);
     factor = deviation(s, (enum nt_coll)c->coll, c->bytes, c->mode, x);
     factor += g->comm.cc_min >= 90 && x->channels % 4 != 0 ? p->cluster : 0;

@@ -21,12 +21,20 @@
 #include "probes/model/graphs.h"
 #include "probes/protocol/protocol.h"
 
+/* What depends on how GPUs reach each other. */
+enum { NT_WAY_NVLINK, NT_WAY_OTHER, NT_WAYS };
+struct nt_sim_way {
+    double lat_share[NT_PROTO_COUNT]; /* of NCCL's latency, in one node */
+    /* A channel, GB/s of the algorithm between two ranks: trees, all others. */
+    double channel_gbs[2][NT_PROTO_COUNT];
+    double link_share[NT_PROTO_COUNT]; /* of NCCL's bandwidth */
+    /* Of two ranks a tree is but one link, used both ways: so many times NCCL's bandwidth, and none
+     * of its corrections. Both fade with ranks. */
+    double tree_pair[NT_PROTO_COUNT];
+};
+
 struct nt_sim_params {
-    /* latency, as a share of NCCL's */
-    double lat_share[NT_PROTO_COUNT];
-    /* a channel, GB/s of the algorithm between two ranks; the link's efficiency */
-    double channel_gbs[2][NT_PROTO_COUNT]; /* trees, all others */
-    double link_share[NT_PROTO_COUNT];
+    struct nt_sim_way way[NT_WAYS];
     double joint;      /* exponent with which channel and link limits meet: larger is sharper */
     double channel_us; /* each channel more */
     /* chunks */
