@@ -16,8 +16,8 @@
 #define ENV   "1-2 r-xp 0 08:01 7004 /lib/nccltune/libnccl-env-nccltune.so\n"
 #define OTHER "1-2 r-xp 0 08:01 7005 /opt/aws/libnccl-tuner-ofi.so\n"
 #define TOLD                                                                                       \
-    "NCCLTUNE_PROFILE=" HASH_A                                                                     \
-    "|NCCLTUNE_TABLE=/t|NCCL_TUNER_PLUGIN=/lib/nccltune/x|NCCL_ENV_PLUGIN=/lib/y"
+    "NCCLTUNE_PROFILE=" HASH_A "|NCCLTUNE_TABLE=/t|NCCL_TUNER_PLUGIN=/lib/nccltune/"               \
+                               "x|NCCL_ENV_PLUGIN=/lib/libnccl-env-nccltune.so"
 #define PARTS  (1U << NT_RECEIPT_TUNER | 1U << NT_RECEIPT_ENV)
 #define PYTHON "/usr/bin/python3"
 
@@ -116,6 +116,15 @@ static const struct judged cases[] = {
      .verdict = NT_DR_TOO_LATE,
      .counts = true,
      .says = "had started before"},
+    {.name = "somebody else's env plugin",
+     .environment = "NCCLTUNE_PROFILE=" HASH_A "|NCCL_ENV_PLUGIN=none",
+     .maps = GPU NCCL TUNER,
+     .parts = 1U << NT_RECEIPT_TUNER,
+     .nrows = 3,
+     .nccl = 22809,
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "names another plugin"},
     {.name = "somebody else's tuner",
      .environment = TOLD,
      .maps = GPU NCCL ENV OTHER,

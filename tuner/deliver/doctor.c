@@ -167,9 +167,15 @@ static void judge_tuner(const struct nt_doctor_facts *f, struct nt_doctor_verdic
 static void judge_order(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
                         struct nt_doctor_verdict *v)
 {
-    bool at_start = nt_proc_env(f->proc, "NCCL_ENV_PLUGIN") != NULL;
+    const char *named = nt_proc_env(f->proc, "NCCL_ENV_PLUGIN");
+    bool at_start = named != NULL && strstr(named, "libnccl-env-nccltune.so") != NULL;
     bool told = at_start || (w->active_env && strcmp(w->active, v->hash) == 0);
 
+    if (named != NULL && !at_start) {
+        trouble(v, NT_DR_PARTLY);
+        say(v, "NCCL_ENV_PLUGIN names another plugin: what NCCL was told is not on record");
+        return;
+    }
     if (has_part(f, NT_RECEIPT_ENV) || !told ||
         (f->head.nccl_version != 0 && f->head.nccl_version < FIRST_ENV)) {
         return;

@@ -7,7 +7,7 @@
  * still be taken away.
  *
  * Manifest   "nccltune-installed" version 1: files[{path, sha256, part}]; as root in
- *            /var/lib/nccltune/installed.json, else ${XDG_STATE_HOME}/nccltune/installed.json.
+ *            /var/lib/nccltune/installed.json, else installed/installed.json in nt_state_folder().
  * Paths      absolute, below `root`; every folder and file by the rule of safe.h.
  */
 #pragma once
