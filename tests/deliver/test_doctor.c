@@ -17,7 +17,7 @@
 #define OTHER "1-2 r-xp 0 08:01 7005 /opt/aws/libnccl-tuner-ofi.so\n"
 #define TOLD                                                                                       \
     "NCCLTUNE_PROFILE=" HASH_A "|NCCLTUNE_TABLE=/t|NCCL_TUNER_PLUGIN=/lib/nccltune/"               \
-                               "x|NCCL_ENV_PLUGIN=/lib/libnccl-env-nccltune.so"
+    "x|NCCL_ENV_PLUGIN=/lib/libnccl-env-nccltune.so"
 #define PARTS  (1U << NT_RECEIPT_TUNER | 1U << NT_RECEIPT_ENV)
 #define PYTHON "/usr/bin/python3"
 
