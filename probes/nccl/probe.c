@@ -111,12 +111,14 @@ static int read_uid(const char *hex, struct nt_nccl_id *ret, struct nt_err *err)
 }
 
 /* A file without a name, into which NCCL writes the topology that it sees, and which nobody can
- * leave behind; -1 when none is to be made. A file that the driver named is its own business. */
-static int ask_for_topology(const struct nt_probe *p)
+ * leave behind; -1 when none is to be made. A file that the driver named is its own business.
+ * Every rank asks although only rank 0 writes: with the variable set NCCL goes through its topology
+ * once more, together with all ranks of the node, and one that asks alone waits for ever. */
+static int ask_for_topology(void)
 {
     char path[64];
     int fd;
-    if (p->rank != 0 || getenv("NCCL_TOPO_DUMP_FILE") != NULL) {
+    if (getenv("NCCL_TOPO_DUMP_FILE") != NULL) {
         return -1;
     }
     fd = memfd_create("nccltune-topology", MFD_CLOEXEC);
@@ -248,7 +250,7 @@ static int init(struct nt_probe *p, const struct nt_init *i, struct nt_err *err)
     if (rc != 0) {
         return rc;
     }
-    topology = ask_for_topology(p);
+    topology = ask_for_topology();
     begin = nt_now_ns();
     rc = nt_nccl_check(&p->nccl, NULL, p->rank,
                        p->nccl.CommInitRank(&comm, (int)p->world, id, (int)p->rank),

@@ -509,7 +509,15 @@ int ncclCommInitRank(struct ncclComm **ret, int world, struct nt_nccl_id id, int
     if (wire_meet(&c->wire) != 0) {
         return fail(INTERNAL_ERROR, "aborted");
     }
+    /* As NCCL does: a rank that is asked for its topology goes through it once more, with all the
+     * others. */
+    if (getenv("NCCL_TOPO_DUMP_FILE") != NULL && wire_meet(&c->wire) != 0) {
+        return fail(INTERNAL_ERROR, "aborted");
+    }
     dump_topology(c);
+    if (wire_meet(&c->wire) != 0) {
+        return fail(INTERNAL_ERROR, "aborted");
+    }
     if (open_profiler(c) != 0 || open_tuner(c) != 0) {
         return fail(INTERNAL_ERROR, "a plugin refused");
     }
