@@ -72,8 +72,8 @@ int main(int argc, char **argv)
     s.nsettings = 2;
     world_init(&w, s.seed);
     if (argc > 4) {
-        w.block_sd *= atof(argv[4]);
-        w.gang_sd *= atof(argv[4]);
+        w.block_sd *= strtod(argv[4], NULL);
+        w.gang_sd *= strtod(argv[4], NULL);
     }
     rc = nt_spec_add_sizes(&s, argc > 3 ? argv[3] : "256:64M", &err);
     rc = rc == 0 ? nt_spec_finish(&s, &err) : rc;
