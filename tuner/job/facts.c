@@ -25,6 +25,25 @@ static void cuda_text(int v, char *out, size_t size)
     (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
 }
 
+/* The display driver's own version ("580.159.04"), where the kernel module tells it; else what CUDA
+ * says of it. */
+static void driver_text(const struct nt_hello *hello, bool replay, char *out, size_t size)
+{
+    struct nt_buf b;
+    const char *at;
+
+    cuda_text(hello->driver, out, size);
+    nt_buf_init(&b, 4096);
+    if (!replay && nt_buf_read_file(&b, "/proc/driver/nvidia/version", NULL) == 0 &&
+        (at = strstr(nt_buf_str(&b), "Module")) != NULL) {
+        at = strpbrk(at, "0123456789");
+        if (at != NULL) {
+            (void)snprintf(out, size, "%.*s", (int)strspn(at, "0123456789."), at);
+        }
+    }
+    nt_buf_done(&b);
+}
+
 /* Healthy or not is asked of the machine itself where it can be; NCCL's dump knows less. */
 static void take_health(struct nt_facts *f, const struct nt_topology *dump, bool replay)
 {
@@ -82,7 +101,7 @@ int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct
     (void)snprintf(f->rig, sizeof(f->rig), "%s", hello[0].rig);
     nccl_text(hello[0].nccl, f->nccl, sizeof(f->nccl));
     cuda_text(hello[0].cuda, f->cuda, sizeof(f->cuda));
-    cuda_text(hello[0].driver, f->driver, sizeof(f->driver));
+    driver_text(&hello[0], strcmp(hello[0].rig, "nccl") != 0, f->driver, sizeof(f->driver));
     for (unsigned r = 1; r < world; r++) {
         if (hello[r].nccl != hello[0].nccl || strcmp(hello[r].gpu_name, hello[0].gpu_name) != 0) {
             return nt_fail(err, NT_E_MISSING, 0,
