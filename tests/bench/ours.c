@@ -96,16 +96,21 @@ static double search_seconds(const struct nt_plan *p)
     return (double)ns / 1e9;
 }
 
+/* What the job would pick now; where it has not looked yet, the default. */
 static void take_standing(const struct play *y, struct outcome *ret)
 {
     struct standing *s = &ret->at[ret->n++];
-    const struct nt_found *f;
+    size_t cases = (size_t)y->p->npoints * y->p->nmodes;
     unsigned n = 0;
 
     *s = (struct standing){.seconds = search_seconds(y->p)};
-    for (size_t i = 0; (f = nt_plan_found(y->p, i)) != NULL; i++) {
-        const struct land_case *c = land_find(y->l, &f->cs);
-        const struct nt_executed *x = f->pick < f->narms ? &f->arms[f->pick].executed : NULL;
+    for (size_t i = 0; i < cases; i++) {
+        const struct nt_found *f = y->p->settings[0].cells != NULL ? nt_plan_found(y->p, i) : NULL;
+        struct nt_case cs =
+            plan_case(y->p, (uint32_t)(i / y->p->nmodes), y->p->modes[i % y->p->nmodes]);
+        const struct land_case *c = land_find(y->l, &cs);
+        const struct nt_executed *x =
+            f != NULL && f->pick < f->narms ? &f->arms[f->pick].executed : NULL;
         double gap = c == NULL ? NAN : land_gap(c, x != NULL ? x : &c->arm[0].executed);
         if (!isnan(gap)) {
             s->mean += gap;
@@ -129,9 +134,7 @@ int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
     }
     while (step(&y, NT_CONFIRM, &rc, err)) {
         if (y.p->stage >= NT_RACE && search_seconds(y.p) >= next && ret->n + 1 < STANDINGS) {
-            if (y.p->settings[0].gangs > 0 && y.p->settings[0].cells[l->ncases / 4].explored) {
-                take_standing(&y, ret);
-            }
+            take_standing(&y, ret);
             next = fmax(next, 0.004 * l->grid_s) * 1.08;
         }
     }
