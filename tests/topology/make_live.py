@@ -129,6 +129,7 @@ class Machine:
                 f"model\t\t: {cpu.attrib.get('modelid', '85')}\nmodel name\t: invented\n")
 
     def build(self, system):
+        k_net = 3
         for i, cpu in enumerate(system.findall("cpu")):
             numa = cpu.attrib["numaid"]
             if int(numa) >= 0:
@@ -139,6 +140,14 @@ class Machine:
                 folder = self.root / "sys/class/net" / net.attrib["name"]
                 self.write(folder / "operstate", "up")
                 self.write(folder / "speed", net.attrib["speed"])
+                # As virtual machines have it: the device is virtio's, and only what that is on is a PCI device.
+                card = self.root / f"sys/devices/pci00ff:00/00ff:00:{k_net:02x}.0"
+                (card / "virtio0").mkdir(parents=True)
+                self.write(card / "class", "0x020000")
+                self.write(card / "vendor", "0x1af4")
+                self.write(card / "device", "0x1041")
+                (folder / "device").symlink_to(card / "virtio0")
+                k_net += 1
         self.write(self.root / "sys/class/net/lo/operstate", "unknown")
         (self.root / "proc/cpuinfo").write_text(self.cpuinfo(system.find("cpu")))
         self.nvml()

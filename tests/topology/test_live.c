@@ -73,8 +73,8 @@ static struct nt_topology *read_live(const char *name, const char *const *option
     return read_root(root, getenv("NT_STUB_LIBRARY"));
 }
 
-static const char *const names[] = {"nvswitch8.xml", "pcie4.xml", "mesh8.xml",
-                                    "pairs4.xml",    "tray1.xml", "template4.xml"};
+static const char *const names[] = {"nvswitch8.xml", "pcie4.xml",     "mesh8.xml", "pairs4.xml",
+                                    "tray1.xml",     "template4.xml", "vm2.xml"};
 
 /* A machine and NCCL's dump of it are the same machine. */
 static void test_live_is_what_xml_says(void **state)

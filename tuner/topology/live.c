@@ -485,22 +485,16 @@ static int card_of(struct live *l, const char *path)
     return add_device(l, path, NT_PCI_NIC);
 }
 
-/* The PCI device behind a class entry ("/sys/class/net/eth0/device", perhaps below virtio). */
+/* The PCI device that a class entry is ("/sys/class/net/eth0/device"). One that only lies below a
+ * PCI device (virtio, USB) is attached to the first CPU, as NCCL does it: it would not match NCCL's
+ * own dump otherwise. */
 static bool behind(const struct live *l, const char *class, const char *name, char out[PATH_MAX])
 {
     char path[PATH_MAX];
     uint64_t bus;
 
     (void)snprintf(path, sizeof(path), "%s/sys/class/%s/%s/device", l->root, class, name);
-    if (realpath(path, out) == NULL) {
-        return false;
-    }
-    while (!last_bus(out, &bus)) {
-        if (!go_up(out)) {
-            return false;
-        }
-    }
-    return true;
+    return realpath(path, out) != NULL && last_bus(out, &bus);
 }
 
 static int add_net(struct live *l, const char *class, const char *name, int port, uint32_t mbps)
