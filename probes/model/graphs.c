@@ -355,6 +355,8 @@ static int search_all(const struct machine *m, const struct nt_comm_opts *o, str
         fall_back(&g[NT_GRAPH_RING]);
         search_tree(&s, g[NT_GRAPH_RING].channels, &g[NT_GRAPH_TREE]);
         fall_back(&g[NT_GRAPH_TREE]);
+        /* With one GPU a node Hopper and later settle for the simple pattern. */
+        g[NT_GRAPH_TREE].simple_tree = c->nodes > 1 && m->gpus == 1 && m->cc >= 90;
         if (!o->no_nvls && !o->no_p2p) {
             find_nvls(m, s.inter, m->t->nnets, &g[NT_GRAPH_RING], &g[NT_GRAPH_NVLS]);
         }

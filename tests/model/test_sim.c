@@ -108,6 +108,47 @@ static void test_graphs(void **state)
     }
 }
 
+/* One GPU a node and sockets: the very figures that NCCL 2.28.9 gave its tuner on such a machine
+ * (recording mps-sockets-r4-h200), from the topology alone. */
+static void test_as_nccl_said(void **state)
+{
+    static const char xml[] =
+        "<system version=\"1\"><cpu numaid=\"-1\" arch=\"x86_64\" vendor=\"GenuineIntel\" "
+        "familyid=\"6\" modelid=\"207\"><pci busid=\"0000:00:06.0\" class=\"0x030200\" "
+        "vendor=\"0x10de\" link_speed=\"32.0 GT/s PCIe\" link_width=\"0\"><gpu dev=\"0\" "
+        "sm=\"90\" rank=\"0\" gdr=\"1\"/></pci><nic><net name=\"lo\" dev=\"0\" "
+        "latency=\"0\" speed=\"10000\" port=\"0\" guid=\"0x0\" maxconn=\"65536\" "
+        "gdr=\"0\"/></nic></cpu></system>";
+    static const struct {
+        uint64_t bytes;
+        double tree_ll, tree_simple, ring_ll, ring_simple;
+    } rows[] = {{256, 28.8733158, 65.0062332, 37.2399979, 92.7200012},
+                {65536, 911.415, 297.193, 200.440, 211.280},
+                {67108864, 543534.25, 178849.719, 167808.734, 84015.430}};
+    struct nt_topology *t = NULL;
+    struct nt_comm c;
+    struct nt_cost cost;
+    (void)state;
+
+    assert_int_equal(nt_topology_read_xml(xml, strlen(xml), &t, NULL), 0);
+    assert_int_equal(
+        nt_comm_init(t, &(struct nt_comm_opts){.ranks = 4, .nodes = 4}, &c, NULL, NULL), 0);
+    nt_cost_init(&c, &cost);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const double want[4] = {rows[i].tree_ll, rows[i].tree_simple, rows[i].ring_ll,
+                                rows[i].ring_simple};
+        for (int k = 0; k < 4; k++) {
+            double got = nt_cost_us(&cost, NT_ALL_REDUCE, k < 2 ? NT_TREE : NT_RING,
+                                    k % 2 == 0 ? NT_LL : NT_SIMPLE, rows[i].bytes, 1);
+            if (fabs(got / want[k] - 1) > 3e-6) {
+                fail_msg("%llu bytes, cell %d: %.4f, not %.4f", (unsigned long long)rows[i].bytes,
+                         k, got, want[k]);
+            }
+        }
+    }
+    nt_topology_free(t);
+}
+
 static void test_refused(void **state)
 {
     struct nt_topology *t = machine_topology(BRIDGED);
@@ -315,9 +356,9 @@ static void test_settings_refused(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_graphs),          cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_executed),        cmocka_unit_test(test_draws),
-        cmocka_unit_test(test_truth),           cmocka_unit_test(test_broken),
-        cmocka_unit_test(test_settings_refused)};
+        cmocka_unit_test(test_graphs),  cmocka_unit_test(test_as_nccl_said),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_executed),
+        cmocka_unit_test(test_draws),   cmocka_unit_test(test_truth),
+        cmocka_unit_test(test_broken),  cmocka_unit_test(test_settings_refused)};
     return cmocka_run_group_tests_name("sim", tests, NULL, NULL);
 }
