@@ -4,7 +4,9 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "tuner/base/buf.h"
@@ -251,6 +253,58 @@ static void test_man_pages(void **state)
     assert_int_equal(nt_cli_man_pages("p", "1", "does it", commands, dir, &e), -NT_E_IO);
 }
 
+/* Links in a private folder stand for the devices: a writer that renames loses only the link. */
+static void test_write_file_to_device(void **state)
+{
+    static const struct {
+        const char *target;
+        int rc;
+    } rows[] = {{"/dev/null", 0}, {"/dev/full", -NT_E_IO}, {"/", -NT_E_INVAL}};
+    char dir[] = "/tmp/nt-base-XXXXXX", path[64], file[64];
+    struct stat st;
+    int out, rc;
+    (void)state;
+
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/out", dir);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_err e = {0};
+        assert_int_equal(symlink(rows[i].target, path), 0);
+        assert_int_equal(nt_write_file(path, "x", 1, 0644, &e), rows[i].rc);
+        assert_int_equal(lstat(path, &st), 0);
+        assert_true(S_ISLNK(st.st_mode));
+        assert_int_equal(unlink(path), 0);
+    }
+    (void)snprintf(file, sizeof(file), "%s/file", dir);
+    assert_int_equal(nt_write_file(file, "old", 3, 0600, NULL), 0);
+    assert_int_equal(symlink(file, path), 0);
+    assert_int_equal(nt_write_file(path, "newer", 5, 0600, NULL), 0);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(lstat(file, &st), 0);
+    assert_int_equal(st.st_size, 5);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(unlink(path), 0);
+    /* a link to what stdout is, as /dev/stdout: neither link nor file is replaced */
+    out = dup(STDOUT_FILENO);
+    assert_true(out >= 0 && fflush(stdout) == 0 && freopen(file, "w", stdout) != NULL);
+    assert_int_equal(symlink("/proc/self/fd/1", path), 0);
+    rc = nt_write_file(path, "12", 2, 0600, NULL);
+    rc = rc == 0 && fputs("3", stdout) >= 0 && fflush(stdout) == 0 ? 0 : -1;
+    assert_true(dup2(out, STDOUT_FILENO) >= 0 && close(out) == 0);
+    assert_int_equal(rc, 0);
+    assert_int_equal(lstat(path, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+    assert_int_equal(lstat(file, &st), 0);
+    assert_int_equal(st.st_size, 3);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(nt_write_file("", "x", 1, 0644, NULL), -NT_E_INVAL);
+    assert_int_equal(nt_write_file(path, "x", 1, 0600, NULL), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,7 +313,7 @@ int main(void)
         cmocka_unit_test(test_suggestion),       cmocka_unit_test(test_buf_limit),
         cmocka_unit_test(test_sha256),           cmocka_unit_test(test_rng_repeats),
         cmocka_unit_test(test_options),          cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_man_pages),
+        cmocka_unit_test(test_man_pages),        cmocka_unit_test(test_write_file_to_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

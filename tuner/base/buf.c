@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -154,17 +155,57 @@ static int write_all(int fd, const char *data, size_t len)
     return fsync(fd);
 }
 
+/* Devices, pipes and what stdout is are written to: renaming over /dev/null or /dev/stdout would
+ * replace it for every process of the machine. */
+static bool is_written_through(const struct stat *st)
+{
+    struct stat out;
+
+    return !S_ISREG(st->st_mode) || (fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev &&
+                                     out.st_ino == st->st_ino);
+}
+
+static int write_through(const char *path, const struct stat *st, const void *data, size_t len,
+                         struct nt_err *err)
+{
+    /* a file that is stdout is gone on with where stdout stands */
+    int fd =
+        S_ISREG(st->st_mode) ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int saved;
+
+    if (fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "write %s", path);
+    }
+    (void)fflush(stdout);
+    saved = write_all(fd, data, len) == 0 || errno == EINVAL || errno == EROFS ? 0 : errno;
+    (void)close(fd);
+    return saved == 0 ? 0 : nt_fail(err, NT_E_IO, saved, "write %s", path);
+}
+
 int nt_write_file(const char *path, const void *data, size_t len, unsigned mode, struct nt_err *err)
 {
-    char tmp[4096];
+    struct stat st;
+    char tmp[4096], real[PATH_MAX];
     int fd, saved;
 
+    if (path[0] == '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "the path of a file to write is empty");
+    }
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s is a folder, not a file", path);
+    }
+    if (stat(path, &st) == 0 && is_written_through(&st)) {
+        return write_through(path, &st, data, len, err);
+    }
+    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && realpath(path, real) != NULL) {
+        path = real; /* the file that a link names is replaced, not the link */
+    }
     if (snprintf(tmp, sizeof(tmp), "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof(tmp)) {
         return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "write %.200s", path);
     }
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
     if (fd < 0) {
-        return nt_fail(err, NT_E_IO, errno, "create %s", tmp);
+        return nt_fail(err, NT_E_IO, errno, "create %s", path);
     }
     if (write_all(fd, data, len) != 0 || fchmod(fd, (mode_t)mode) != 0) {
         saved = errno;

@@ -27,6 +27,8 @@ const char *nt_buf_str(const struct nt_buf *b);
 NT_MUST_CHECK int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt_err *err);
 
 /* Writes a file so that a reader sees the old or the new content, never half: a temporary beside
- * it, fsync, rename. mode as for open(2). */
+ * it, fsync, rename. mode as for open(2). What is no regular file (/dev/null, a pipe), or is
+ * stdout, is written to and stays what it is; of a link the file that it names is replaced; a
+ * folder is refused. */
 NT_MUST_CHECK int nt_write_file(const char *path, const void *data, size_t len, unsigned mode,
                                 struct nt_err *err);
