@@ -93,7 +93,7 @@ static void run(const struct nt_spec *spec, struct world *w, struct story *st, c
         } else {
             struct world before = {.steps = w->steps, .measures = w->measures};
             before.clock_ns = w->clock_ns;
-            w->plan = p;
+            w->rows = nt_plan_rows(p, &w->nrows);
             world_do(w, &s, &o);
             if (told == NULL) {
                 keep(st, &s, &o, &before);

@@ -61,19 +61,14 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
 /* What a call asks for in its arm: the tuner of the search, the rows of a table, nothing. */
 static struct nt_call asked(const struct world *w, const struct nt_plan_step *s)
 {
-    size_t n = 0;
-    const struct nt_row_result *rows = NULL;
-
     if (s->arm == NT_ARM_SEARCH) {
         return s->m.call;
     }
-    if (s->arm == NT_ARM_TABLE && w->plan != NULL) {
-        rows = nt_plan_rows(w->plan, &n);
-    }
-    for (size_t i = 0; i < n; i++) {
-        if (rows[i].coll == s->m.cs.coll && s->m.cs.bytes >= rows[i].min_bytes &&
-            s->m.cs.bytes <= rows[i].max_bytes) {
-            return rows[i].call;
+    for (size_t i = 0; s->arm == NT_ARM_TABLE && i < w->nrows; i++) {
+        const struct nt_row_result *r = &w->rows[i];
+        if (r->coll == s->m.cs.coll && s->m.cs.bytes >= r->min_bytes &&
+            s->m.cs.bytes <= r->max_bytes) {
+            return r->call;
         }
     }
     return NT_CALL_DEFAULT;
@@ -190,7 +185,6 @@ void world_do(struct world *w, const struct nt_plan_step *s, struct nt_plan_outc
 
 int world_run(struct world *w, struct nt_plan *p, struct nt_err *err)
 {
-    w->plan = p;
     for (;;) {
         struct nt_plan_step s;
         struct nt_plan_outcome o;
@@ -198,6 +192,7 @@ int world_run(struct world *w, struct nt_plan *p, struct nt_err *err)
         if (rc != 0 || s.kind == NT_DO_FINISHED) {
             return rc;
         }
+        w->rows = nt_plan_rows(p, &w->nrows);
         world_do(w, &s, &o);
         rc = nt_plan_tell(p, &o, err);
         if (rc != 0) {

@@ -26,7 +26,8 @@ struct world {
     double (*factor)(const struct world_call *c);                         /* times the true time */
     uint8_t (*fault)(const struct world_call *c);                         /* enum nt_status */
     uint8_t (*start)(const struct nt_plan_gang *g, uint64_t *ret_memory); /* enum nt_status */
-    const struct nt_plan *plan; /* whose rows a table arm serves; set by world_run() */
+    const struct nt_row_result *rows; /* that a table arm serves; world_run() takes the plan's */
+    size_t nrows;
 
     uint64_t clock_ns; /* time that gangs held the GPUs */
     uint64_t steps, measures;

@@ -305,9 +305,10 @@ static void on_end(void *data, struct nt_gang *g, enum nt_gang_end how, const st
                                                                             : NT_ST_CRASHED,
                                            .error = s->error};
         /* What the very first gang says is about this machine, not about a setting. */
-        if (err != NULL && err->code == NT_E_MISSING && d->totals.gangs <= NT_PLAN_GANGS &&
-            s->plan.number == 1) {
-            d->err = d->rc == 0 ? *err : d->err;
+        if (err != NULL && (err->code == NT_E_MISSING || how == NT_GANG_SAID) &&
+            d->totals.gangs <= NT_PLAN_GANGS && s->plan.number == 1 && d->rc == 0) {
+            d->err = *err;
+            d->err.code = NT_E_MISSING;
             fail(d, -NT_E_MISSING);
         }
         maybe_started(d);

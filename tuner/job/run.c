@@ -272,7 +272,7 @@ static int load_facts(struct run *r, struct nt_err *err)
 {
     const struct nt_value arg = {.type = NT_VALUE_INT, .i = r->job};
     return nt_store_query(r->c->store,
-                          "SELECT text FROM event WHERE job = ?1 AND kind = 'facts' ORDER BY rowid",
+                          "SELECT text FROM events WHERE job = ?1 AND kind = 'facts' ORDER BY event",
                           &arg, 1, &(struct nt_query_limits){.rows = 100}, facts_row, r, NULL, err);
 }
 
