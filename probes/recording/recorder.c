@@ -128,6 +128,15 @@ static int repair(const char *path, const char *text, size_t len, struct nt_err 
     return 0;
 }
 
+/* Only the facts of a recording may be started over, cut or not: other files begin with # too. */
+static bool begins_as_recording(const struct nt_buf *text)
+{
+    static const char first[] = "#nccltune-recording=";
+    size_t n = sizeof(first) - 1;
+
+    return strncmp(text->data, first, text->len < n ? text->len : n) == 0;
+}
+
 /* What a file already holds; NULL when there is none, or not even a line of columns. */
 static int read_old(const char *path, const char *const *facts, struct nt_recording **ret,
                     struct nt_err *err)
@@ -152,7 +161,7 @@ static int read_old(const char *path, const char *const *facts, struct nt_record
         if (rc == 0 && (cut || whole < text.len)) {
             rc = repair(path, text.data, whole, err);
         }
-    } else if (rc == 0 && text.len > 0 && strncmp(text.data, "#", 1) != 0) {
+    } else if (rc == 0 && text.len > 0 && !begins_as_recording(&text)) {
         rc = nt_fail(err, NT_E_INVAL, 0, "%s is there already and no recording", path);
     }
     nt_buf_done(&text);

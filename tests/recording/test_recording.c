@@ -237,6 +237,11 @@ static void test_load_is_strict(void **state)
     assert_non_null(strstr(e.msg, "no recording"));
     assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
     (void)unlink(path);
+    assert_int_equal(nt_write_file(path, "#!/bin/sh\nexit\n", 15, 0600, NULL), 0);
+    assert_int_equal(nt_recorder_open(path, facts, &w, NULL, &e), -NT_E_INVAL);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 15); /* a user's script survives a wrong name */
+    (void)unlink(path);
 }
 
 #define HEAD "#nccltune-recording=1\n"

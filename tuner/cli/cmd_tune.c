@@ -9,11 +9,13 @@
 #include "tuner/cli/where.h"
 #include "tuner/job/run.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct tune_args {
@@ -173,6 +175,7 @@ static int use_recording(struct tune *t, const char *name, struct nt_err *err)
 
     rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
     rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
+    rc = rc == 0 && t->a->try.n > 0 ? nt_env_settings(&t->env, &t->spec, &t->a->try, err) : rc;
     rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
     nt_recording_free(rec);
     n = stand_in_args(t);
@@ -191,14 +194,14 @@ static int use_model(struct tune *t, const char *file, struct nt_err *err)
     struct nt_comm_opts o = {.ranks = s->ranks, .nodes = t->a->nodes > 0 ? t->a->nodes : s->nodes};
     size_t n;
     int rc = realpath(file, t->recording) == NULL
-                 ? nt_fail(err, NT_E_INVAL, 0, "topology %s cannot be read", file)
+                 ? nt_fail(err, NT_E_INVAL, errno, "topology cannot be read")
                  : nt_where_probe("model", t->probe, sizeof(t->probe), err);
 
     rc = rc == 0 ? nt_topology_read_file(t->recording, &topology, err) : rc;
     rc = rc == 0 ? nt_comm_init(topology, &o, &comm, NULL, err) : rc;
     nt_topology_free(topology);
     if (rc != 0) {
-        return nt_wrap(err, rc, "%s", file);
+        return nt_wrap(err, rc, "--rig model:%s", file);
     }
     s->rig = s->shown_rig = NT_RIG_MODEL;
     t->env.modelled = true;
@@ -242,6 +245,32 @@ static int use_machine(struct tune *t, struct nt_err *err)
     s->shown_rig = s->rig;
     s->nodes = s->rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
     return rc;
+}
+
+/* Options that the rig has no use for are refused: silence would say that they were heeded. */
+static int check_given(const struct tune_args *a, struct nt_err *err)
+{
+    bool recording = strncmp(a->rig, "recording:", 10) == 0;
+    bool model = strncmp(a->rig, "model:", 6) == 0;
+    const struct {
+        bool wrong;
+        const char *says;
+    } rows[] = {
+        {(recording || model) && a->fix.n > 0, "--fix: only a machine that is here can be fixed"},
+        {(recording || model) && a->probe != NULL, "--probe: a stand-in has its own program"},
+        {(recording || model) && a->nccl != NULL, "--nccl: a stand-in runs none"},
+        {(recording || model) && a->devices != NULL, "--devices: a stand-in has none"},
+        {!model && a->nodes != 0, "--nodes: for models only"},
+        {!recording && a->null, "--null: for recordings only"},
+        {a->resume < 0, "--resume: jobs are numbered from 1; nccltune jobs lists them"},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].wrong) {
+            return nt_fail(err, NT_E_INVAL, 0, "%s", rows[i].says);
+        }
+    }
+    return 0;
 }
 
 static int make_spec(struct tune *t, struct nt_err *err)
@@ -392,6 +421,10 @@ static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_
 {
     int rc = nt_profile_save(o->profile, t->a->out, err);
 
+    if (rc != 0) {
+        return nt_wrap(err, rc, "the profile stays in the database (nccltune show %lld)",
+                       (long long)o->job);
+    }
     if (rc == 0 && strcmp(t->a->format, "json") == 0) {
         struct nt_buf b;
         nt_buf_init(&b, NT_PROFILE_MAX_BYTES);
@@ -448,6 +481,28 @@ static int run_job(struct tune *t, struct nt_err *err)
     return rc;
 }
 
+/* Told before the job, not after it: a profile that cannot be written where it was asked for. */
+static int check_out(const char *out, struct nt_err *err)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    char *slash;
+
+    if (out[0] == '\0' || (stat(out, &st) == 0 && S_ISDIR(st.st_mode))) {
+        return nt_fail(err, NT_E_INVAL, 0, "--out '%.200s' is no name for a file", out);
+    }
+    if (stat(out, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return 0; /* written to, not replaced */
+    }
+    (void)snprintf(folder, sizeof(folder), "./%s", out);
+    slash = strrchr(folder, '/');
+    slash[1] = '\0';
+    if (access(out[0] == '/' ? folder + 2 : folder, W_OK | X_OK) != 0) {
+        return nt_fail(err, NT_E_INVAL, errno, "--out %.200s: nothing can be written there", out);
+    }
+    return 0;
+}
+
 /* What a resumed job needs besides its stored spec: the same probe. */
 static int resume_spec(struct tune *t, struct nt_err *err);
 
@@ -464,7 +519,9 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     t->a = opts_;
     t->tty = isatty(STDERR_FILENO) != 0;
     nt_env_init(&t->env);
-    rc = t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
+    rc = check_given(t->a, err);
+    rc = rc == 0 && !t->a->dry_run ? check_out(t->a->out, err) : rc;
+    rc = rc != 0 ? rc : t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
     if (rc == 0 && t->a->dry_run) {
         print_plan(&t->spec);
     } else if (rc == 0) {

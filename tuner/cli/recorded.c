@@ -45,6 +45,72 @@ static void take_sizes(const struct nt_recording *rec, struct nt_spec *s)
     }
 }
 
+/* What --try asked for must have been recorded; asked for nothing, all that was is tried. */
+static int check_settings(const struct nt_recording *rec, const struct nt_spec *s,
+                          struct nt_err *err)
+{
+    for (size_t k = 1; k < s->nsettings; k++) {
+        size_t i = 0, n = nt_recording_gangs(rec);
+        while (i < n && strcmp(nt_recording_gang(rec, i)->process, s->settings[k]) != 0) {
+            i++;
+        }
+        if (i == n) {
+            return nt_fail(err, NT_E_INVAL, 0, "%.200s was not recorded", s->settings[k]);
+        }
+    }
+    return 0;
+}
+
+static uint64_t apart(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* The recorded size nearest to `want` among the first data type's cases out of place; 0: none. */
+static uint64_t nearest(const struct nt_recording *rec, size_t coll, int mode, uint64_t want)
+{
+    uint64_t near = 0;
+
+    for (size_t i = 0; i < nt_recording_blocks(rec) && (near == 0 || near != want); i++) {
+        const struct nt_case *cs = &nt_recording_block(rec, i)->cs;
+        if (cs->coll == coll && (mode < 0 || cs->mode == mode) && cs->dtype == NT_BF16 &&
+            cs->place == NT_OUT_OF_PLACE &&
+            (near == 0 || apart(cs->bytes, want) < apart(near, want))) {
+            near = cs->bytes;
+        }
+    }
+    return near;
+}
+
+/* What the job will race must have been recorded: said now, with what is there instead. */
+static int check_cases(const struct nt_recording *rec, const struct nt_spec *s, struct nt_err *err)
+{
+    char want[24], near[24];
+
+    for (size_t coll = 0; coll < NT_COLL_COUNT; coll++) {
+        if (s->colls[coll] && nearest(rec, coll, -1, 0) == 0) {
+            return nt_fail(err, NT_E_INVAL, 0, "%s was not recorded", nt_coll_names[coll]);
+        }
+        for (int mode = 0; s->colls[coll] && mode < NT_MODE_COUNT; mode++) {
+            for (size_t k = 0; s->modes[mode] && k < s->nsizes; k++) {
+                uint64_t size = nearest(rec, coll, mode, s->sizes[k]);
+                if (size == 0) {
+                    return nt_fail(err, NT_E_INVAL, 0, "%s in mode %s was not recorded",
+                                   nt_coll_names[coll], nt_mode_names[mode]);
+                }
+                if (size != s->sizes[k]) {
+                    return nt_fail(err, NT_E_INVAL, 0,
+                                   "%s of %s in mode %s was not recorded; did you mean %s?",
+                                   nt_coll_names[coll],
+                                   nt_format_bytes(s->sizes[k], want, sizeof(want)),
+                                   nt_mode_names[mode], nt_format_bytes(size, near, sizeof(near)));
+                }
+            }
+        }
+    }
+    return 0;
+}
+
 int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct nt_err *err)
 {
     uint64_t ranks = 0;
@@ -53,6 +119,10 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
 
     if (rc != 0) {
         return rc;
+    }
+    if (rig > NT_RIG_MPS_P2P) {
+        return nt_fail(err, NT_E_INVAL, 0, "a recording of the rig '%s' is no measurement",
+                       nt_rig_names[rig]);
     }
     if (s->ranks != 0 && s->ranks != ranks) {
         return nt_fail(err, NT_E_INVAL, 0, "this recording has %llu ranks, not %u",
@@ -64,11 +134,18 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
     s->nodes = rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
     s->as_found[0] = '\0';
     s->fixed[0] = '\0';
-    take_settings(rec, s);
+    rc = check_settings(rec, s, err);
+    if (rc == 0 && s->nsettings <= 1) {
+        take_settings(rec, s);
+    }
     if (s->nsizes == 0) {
         take_sizes(rec, s);
     }
+    if (rc == 0 && !s->dtypes[NT_BF16]) {
+        rc =
+            nt_fail(err, NT_E_INVAL, 0, "other data types than bf16 are not raced from recordings");
+    }
     memset(s->dtypes, 0, sizeof(s->dtypes));
     s->dtypes[NT_BF16] = true;
-    return 0;
+    return rc == 0 ? check_cases(rec, s, err) : rc;
 }

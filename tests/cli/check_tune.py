@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+"""check_tune.py NCCLTUNE MAKE_RECORDING: what tune says to input that it cannot serve, and its exit codes."""
+import gzip
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+NCCLTUNE, MAKE = map(os.path.abspath, sys.argv[1:3])
+REC = ["--rig", "recording:r.csv.gz"]
+# arguments, exit code, what stderr says
+CASES = [
+    (REC + ["-s", "3K"], 2, "all_reduce of 3K in mode eager was not recorded; did you mean 4K?"),
+    (REC + ["-m", "stream"], 2, "in mode stream was not recorded"),
+    (REC + ["-c", "all_gather"], 2, "all_gather was not recorded"),
+    (REC + ["--dtypes", "fp32"], 2, "bf16"),
+    (REC + ["--try", "NCCL_BUFSIZE=1"], 2, "NCCL_BUFFSIZE"),
+    (REC + ["--try", "NCCL_BUFFSIZE=1048576"], 2, "NCCL_BUFFSIZE=1048576 was not recorded"),
+    (REC + ["--fix", "NCCL_P2P_DISABLE=1"], 2, "--fix: "),
+    (REC + ["--probe", "/bin/true"], 2, "--probe: "),
+    (REC + ["--nodes", "2"], 2, "--nodes: "),
+    (REC + ["--resume", "-1"], 2, "--resume: "),
+    (["--rig", "nccl", "--null"], 2, "--null: "),
+    (["--rig", "model:"], 2, "topology cannot be read"),
+    (["--rig", "recording:odd.csv"], 2, "of the rig 'model' is no measurement"),
+    (REC + ["--out", "none/p.json"], 2, "--out none/p.json: nothing can be written there"),
+    (REC + ["--out", "folder"], 2, "--out 'folder' is no name for a file"),
+    (REC + ["--out", ""], 2, "is no name for a file"),
+    (REC + ["--out", "null"], 0, ""),
+    (REC, 0, ""),
+]
+
+
+def main():
+    with tempfile.TemporaryDirectory() as d:
+        env = {"PATH": os.environ["PATH"], "HOME": d, "TMPDIR": d}
+        subprocess.run([MAKE, "r.csv.gz", "3", "4K"], cwd=d, check=True)
+        text = gzip.decompress(pathlib.Path(d, "r.csv.gz").read_bytes())
+        pathlib.Path(d, "odd.csv").write_bytes(text.replace(b"#rig=mps-sockets", b"#rig=model"))
+        pathlib.Path(d, "folder").mkdir()
+        pathlib.Path(d, "null").symlink_to("/dev/null")
+        for args, code, says in CASES:
+            r = subprocess.run([NCCLTUNE, "tune", "-q", "--db", "x.db"] + args, cwd=d, env=env, capture_output=True,
+                               text=True, timeout=60)
+            assert r.returncode == code and says in r.stderr, (args, r.returncode, r.stderr)
+            assert code == 0 or not pathlib.Path(d, "x.db").exists(), (args, "a job was begun")
+        assert pathlib.Path(d, "null").is_symlink() and pathlib.Path(d, "nccltune-profile.json").exists()
+    print(f"{len(CASES)} cases")
+
+
+main()
