@@ -1,5 +1,6 @@
 #include "tuner/cli/env.h"
 #include "schema/tunables.h"
+#include "tuner/base/log.h"
 #include "tuner/topology/topology.h"
 
 #include <dlfcn.h>
@@ -185,6 +186,25 @@ static void read_version(struct nt_env *e)
     }
 }
 
+/* Somebody else's work on a GPU makes every figure doubtful: said, not refused, for the noise is
+ * measured anyway. */
+static void warn_busy(const struct nt_topology *t)
+{
+    static const uint64_t QUIET_BYTES =
+        UINT64_C(2) << 30; /* a driver's own share, and an idle context or two */
+
+    for (int i = 0; i < t->ngpus; i++) {
+        const struct nt_topo_gpu *g = &t->gpus[i];
+        if (g->busy_percent > 5 || g->used_bytes > QUIET_BYTES) {
+            nt_log(NT_WARN,
+                   "GPU %d is not idle: busy %d %%, memory taken %llu MiB; stop what runs there, "
+                   "or figures will suffer",
+                   g->dev >= 0 ? g->dev : i, g->busy_percent > 0 ? g->busy_percent : 0,
+                   (unsigned long long)(g->used_bytes >> 20));
+        }
+    }
+}
+
 int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
 {
     struct nt_topology *t = NULL;
@@ -194,6 +214,7 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
     read_version(e);
     if (nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
         gpus = t->ngpus;
+        warn_busy(t);
         nt_topology_free(t);
     }
     if (shared) {

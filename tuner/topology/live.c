@@ -398,6 +398,8 @@ static int add_nvml_gpu(struct live *l, int index)
     g->sm = n.sm;
     g->mig = n.mig;
     g->memory_bytes = n.memory_bytes;
+    g->used_bytes = n.used_bytes;
+    g->busy_percent = n.busy_percent;
     g->c2c_links = n.c2c_links;
     g->nvlinks = n.links_told ? 0 : -1;
     memcpy(g->name, n.name, sizeof(g->name));

@@ -60,6 +60,7 @@ struct nt_topo_gpu *nt_model_gpu(struct nt_model *m, struct nt_err *err)
     if (g != NULL) {
         g->cpu = g->pci = g->dev = g->rank = g->nvlinks = g->c2c_links = -1;
         g->gdr = g->mig = NT_UNKNOWN;
+        g->busy_percent = -1;
     }
     return g;
 }

@@ -16,6 +16,9 @@ struct pci_info {
 struct memory_info {
     unsigned long long total, free, used;
 };
+struct use {
+    unsigned gpu_percent, memory_percent;
+};
 struct field_value {
     unsigned field, scope;
     long long timestamp, latency;
@@ -43,6 +46,7 @@ struct nt_nvml {
     int (*get_pci)(device, struct pci_info *);
     int (*get_name)(device, char *, unsigned);
     int (*get_memory)(device, struct memory_info *);
+    int (*get_use)(device, struct use *);
     int (*get_capability)(device, int *, int *);
     int (*get_mig)(device, unsigned *, unsigned *);
     int (*get_fields)(device, int, struct field_value *);
@@ -66,6 +70,7 @@ static const struct {
     {"nvmlDeviceGetPciInfo_v3", offsetof(struct nt_nvml, get_pci), true},
     {"nvmlDeviceGetName", offsetof(struct nt_nvml, get_name), false},
     {"nvmlDeviceGetMemoryInfo", offsetof(struct nt_nvml, get_memory), false},
+    {"nvmlDeviceGetUtilizationRates", offsetof(struct nt_nvml, get_use), false},
     {"nvmlDeviceGetCudaComputeCapability", offsetof(struct nt_nvml, get_capability), false},
     {"nvmlDeviceGetMigMode", offsetof(struct nt_nvml, get_mig), false},
     {"nvmlDeviceGetFieldValues", offsetof(struct nt_nvml, get_fields), false},
@@ -226,7 +231,8 @@ static void get_links(struct nt_nvml *n, device d, struct nt_nvml_gpu *g)
 
 int nt_nvml_gpu(struct nt_nvml *n, int index, struct nt_nvml_gpu *ret, struct nt_err *err)
 {
-    struct nt_nvml_gpu g = {.mig = NT_UNKNOWN, .c2c_links = -1};
+    struct nt_nvml_gpu g = {.mig = NT_UNKNOWN, .c2c_links = -1, .busy_percent = -1};
+    struct use use = {0};
     device d = n->devices[index];
     struct pci_info pci = {0};
     struct memory_info memory = {0};
@@ -241,8 +247,12 @@ int nt_nvml_gpu(struct nt_nvml *n, int index, struct nt_nvml_gpu *ret, struct nt
     if (n->get_name != NULL && n->get_name(d, name, sizeof(name)) == SUCCESS) {
         nt_copy_text(g.name, sizeof(g.name), name, strnlen(name, sizeof(name)));
     }
+    if (n->get_use != NULL && n->get_use(d, &use) == SUCCESS) {
+        g.busy_percent = (int)use.gpu_percent;
+    }
     if (n->get_memory != NULL && n->get_memory(d, &memory) == SUCCESS) {
         g.memory_bytes = memory.total;
+        g.used_bytes = memory.used;
     }
     if (n->get_capability != NULL && n->get_capability(d, &major, &minor) == SUCCESS) {
         g.sm = major * 10 + minor;

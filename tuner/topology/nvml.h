@@ -16,6 +16,8 @@ struct nt_nvml_gpu {
     char busid[20];
     char name[64];
     uint64_t memory_bytes; /* 0: not told */
+    uint64_t used_bytes;   /* of it, by anybody; 0: not told */
+    int busy_percent;      /* of the last moments, by anybody; -1: not told */
     int sm;                /* 0: not told */
     int mig;               /* enum nt_tri */
     int c2c_links;         /* -1: not told */

@@ -106,6 +106,8 @@ struct nt_topo_gpu {
     int switch_links;           /* ends at NVSwitches */
     int c2c_links;              /* to its CPU; 0: none; -1: not known */
     uint64_t memory_bytes;      /* 0: not told */
+    uint64_t used_bytes;        /* live only, when it was read, by anybody; 0: not told */
+    int busy_percent;           /* live only, when it was read, by anybody; -1: not told */
     char gcn[16];               /* AMD architecture, "" otherwise */
     char name[64];              /* product name, "" when not told */
 };
