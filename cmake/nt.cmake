@@ -55,11 +55,14 @@ function(nt_program name)
 endfunction()
 
 # nt_test(store_migrate SOURCES test_migrate.c DEPS nt_store): a cmocka program run by ctest. A skip is exit
-# code 77 with a reason on stdout. TIMEOUT in seconds, 60 unless told.
+# code 77 with a reason on stdout. TIMEOUT in seconds, 60 unless told, five times that with sanitizers.
 function(nt_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TIMEOUT" "SOURCES;DEPS;ENV;ARGS;LABELS")
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 60)
+  endif()
+  if(NT_SANITIZE) # these run several times longer
+    math(EXPR A_TIMEOUT "${A_TIMEOUT} * 5")
   endif()
   add_executable(test_${name} ${A_SOURCES})
   target_link_libraries(test_${name} PRIVATE nt_flags ${A_DEPS} cmocka)
