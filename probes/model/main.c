@@ -3,14 +3,9 @@
  * give the same answers, which are already those of the slowest rank.
  */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "probes/model/sim.h"
-#include "probes/protocol/stream.h"
-#include "tuner/base/cli.h"
+#include "probes/protocol/rank.h"
 
 struct args {
     uint64_t seed, machine;
@@ -20,14 +15,12 @@ struct args {
 };
 
 struct rank {
-    const struct args *args;
+    struct args args;
     unsigned rank, world;
-    struct nt_stream stream;
     struct nt_topology *topology;
     struct nt_sim *sim;
     struct nt_sim_gang gang;
     struct nt_buf xml, text;
-    bool ready;
 };
 
 #define A args
@@ -73,34 +66,6 @@ static const struct nt_command command = {
                "that NCCLTUNE_DRIVER names. Times are NCCL's own predictions with what they leave "
                "out added, and noise: simulated, all of them. TOPO.xml is best an absolute path."};
 
-static void take(const struct rank *r, uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    if (strcmp(r->args->pace, "real") == 0) {
-        (void)nanosleep(&t, NULL); /* a signal ends the process anyway */
-    }
-}
-
-static int say_hello(struct rank *r, struct nt_err *err)
-{
-    struct nt_msg m = {.type = NT_MSG_HELLO};
-    struct nt_hello *h = &m.hello;
-    char model[64];
-    int gpu = (int)r->rank % r->topology->ngpus;
-
-    h->v = NT_PROTOCOL_VERSION;
-    h->rank = r->rank;
-    h->world = r->world;
-    h->pid = getpid();
-    h->nccl = NT_SIM_NCCL;
-    (void)snprintf(h->host, sizeof(h->host), "simulated-%u",
-                   r->rank / (unsigned)nt_sim_comm(r->sim)->local_ranks);
-    (void)snprintf(h->gpu_name, sizeof(h->gpu_name), "simulated %.48s",
-                   nt_gpu_model(r->topology, gpu, model, sizeof(model)));
-    (void)snprintf(h->rig, sizeof(h->rig), "%s", nt_rig_names[NT_RIG_MODEL]);
-    return nt_stream_send(&r->stream, &m, err);
-}
-
 static void describe(struct rank *r, const char *note)
 {
     const struct nt_comm *c = nt_sim_comm(r->sim);
@@ -115,95 +80,20 @@ static void describe(struct rank *r, const char *note)
     }
 }
 
-static int on_init(struct rank *r, const struct nt_init *init, struct nt_err *err)
+static int open_model(void *self, unsigned rank, unsigned world, const char *file,
+                      struct nt_err *err)
 {
-    struct nt_msg m = {.type = NT_MSG_READY};
-    int rc = nt_sim_gang_init(&r->gang, r->sim, init->gang, init->vars, init->nvars, err);
-
-    if (rc != 0) {
-        return rc;
-    }
-    r->ready = true;
-    m.ready.init_ns = nt_sim_start_ns(&r->gang);
-    take(r, m.ready.init_ns);
-    if (r->rank == 0) {
-        m.ready.topology_xml = (char *)nt_buf_str(&r->xml);
-        m.ready.text = (char *)nt_buf_str(&r->text);
-    }
-    return nt_stream_send(&r->stream, &m, err);
-}
-
-static int on_measure(struct rank *r, const struct nt_measure *q, struct nt_err *err)
-{
-    struct nt_msg m = {.type = NT_MSG_RESULT};
-    int rc;
-
-    nt_sim_measure(&r->gang, q, &m.result);
-    take(r, m.result.elapsed_ns);
-    rc = nt_stream_send(&r->stream, &m, err);
-    nt_msg_done(&m);
-    return rc;
-}
-
-/* 1: told to end. */
-static int answer(struct rank *r, const struct nt_msg *q, struct nt_err *err)
-{
-    struct nt_msg m = {.type = NT_MSG_CELLS};
-
-    if ((q->type == NT_MSG_CELLS || q->type == NT_MSG_MEASURE) && !r->ready) {
-        return nt_fail(err, NT_E_PROTO, 0, "asked before init");
-    }
-    switch (q->type) {
-    case NT_MSG_UID:
-        return nt_stream_send(&r->stream, &(struct nt_msg){.type = NT_MSG_UID, .uid = "00"}, err);
-    case NT_MSG_INIT:
-        return on_init(r, &q->init, err);
-    case NT_MSG_CELLS:
-        nt_sim_cells(&r->gang, &q->cells.cs, &m.cells);
-        return nt_stream_send(&r->stream, &m, err);
-    case NT_MSG_MEASURE:
-        return on_measure(r, &q->measure, err);
-    case NT_MSG_QUIT:
-    case NT_MSG_ABORT:
-        return 1;
-    default:
-        return nt_fail(err, NT_E_PROTO, 0, "the driver said what only a rank may say");
-    }
-}
-
-static int serve(struct rank *r, struct nt_err *err)
-{
-    int rc = say_hello(r, err);
-
-    while (rc == 0) {
-        struct nt_msg q;
-        rc = nt_stream_next(&r->stream, &q, err);
-        if (rc == 0) {
-            rc = answer(r, &q, err);
-            nt_msg_done(&q);
-        }
-    }
-    return rc == 1 ? 0 : rc;
-}
-
-/* Why this rank ends, for a driver that may be gone itself. */
-static void tell(struct rank *r, const struct nt_err *err)
-{
-    struct nt_msg m = {.type = NT_MSG_ERROR};
-    struct nt_err ignored;
-
-    (void)snprintf(m.error, sizeof(m.error), "%s", err->msg);
-    if (nt_stream_send(&r->stream, &m, &ignored) != 0) {
-        (void)fprintf(stderr, "nccltune-probe-model: %s\n", ignored.msg);
-    }
-}
-
-static int make_sim(struct rank *r, const char *file, struct nt_err *err)
-{
-    const struct args *a = r->args;
+    struct rank *r = self;
+    const struct args *a = &r->args;
     struct nt_sim_params p = nt_sim_defaults;
     struct nt_buf note;
-    int rc = nt_buf_read_file(&r->xml, file, err);
+    int rc;
+
+    r->rank = rank;
+    r->world = world;
+    nt_buf_init(&r->xml, 4U << 20);
+    nt_buf_init(&r->text, 8192);
+    rc = nt_buf_read_file(&r->xml, file, err);
 
     if (a->ranks != 0 && a->ranks != r->world) {
         return nt_fail(err, NT_E_INVAL, 0, "--ranks %u, but this gang has %u", a->ranks, r->world);
@@ -232,48 +122,64 @@ static int make_sim(struct rank *r, const char *file, struct nt_err *err)
     return rc;
 }
 
-static int run(const struct args *args, const char *file, struct nt_err *err)
+static void hello(void *self, struct nt_hello *h)
 {
-    struct rank r = {.args = args};
-    int rc = nt_stream_env(NT_ENV_RANK, &r.rank, err);
+    const struct rank *r = self;
+    char model[64];
+    int gpu = (int)r->rank % r->topology->ngpus;
 
-    rc = rc != 0 ? rc : nt_stream_env(NT_ENV_WORLD, &r.world, err);
-    rc = rc != 0 ? rc : nt_stream_open(getenv(NT_ENV_DRIVER), &r.stream, err);
-    if (rc != 0) {
-        return rc;
+    h->nccl = NT_SIM_NCCL;
+    (void)snprintf(h->host, sizeof(h->host), "simulated-%u",
+                   r->rank / (unsigned)nt_sim_comm(r->sim)->local_ranks);
+    (void)snprintf(h->gpu_name, sizeof(h->gpu_name), "simulated %.48s",
+                   nt_gpu_model(r->topology, gpu, model, sizeof(model)));
+    (void)snprintf(h->rig, sizeof(h->rig), "%s", nt_rig_names[NT_RIG_MODEL]);
+}
+
+static int init(void *self, const struct nt_init *i, struct nt_ready *ready, uint64_t *ret_took_ns,
+                struct nt_err *err)
+{
+    struct rank *r = self;
+    int rc = nt_sim_gang_init(&r->gang, r->sim, i->gang, i->vars, i->nvars, err);
+
+    if (rc == 0) {
+        ready->init_ns = nt_sim_start_ns(&r->gang);
+        *ret_took_ns = ready->init_ns;
+        ready->topology_xml = (char *)nt_buf_str(&r->xml);
+        ready->text = (char *)nt_buf_str(&r->text);
     }
-    nt_buf_init(&r.xml, 4U << 20);
-    nt_buf_init(&r.text, 8192);
-    rc = make_sim(&r, file, err);
-    rc = rc != 0 ? rc : serve(&r, err);
-    if (rc != 0) {
-        tell(&r, err);
-    }
-    nt_stream_close(&r.stream);
-    nt_sim_free(r.sim);
-    nt_topology_free(r.topology);
-    nt_buf_done(&r.xml);
-    nt_buf_done(&r.text);
     return rc;
+}
+
+static void cells(void *self, const struct nt_case *c, struct nt_cells *ret)
+{
+    nt_sim_cells(&((struct rank *)self)->gang, c, ret);
+}
+
+static void measure(void *self, const struct nt_measure *m, struct nt_result *ret)
+{
+    nt_sim_measure(&((struct rank *)self)->gang, m, ret);
+}
+
+static void close_model(void *self)
+{
+    struct rank *r = self;
+
+    nt_sim_free(r->sim);
+    nt_topology_free(r->topology);
+    nt_buf_done(&r->xml);
+    nt_buf_done(&r->text);
 }
 
 int main(int argc, char **argv)
 {
-    struct args args;
-    unsigned nargs = 0;
-    bool help = false;
-    struct nt_err err = {0};
-    int rc = nt_cli_parse(&command, argc - 1, argv + 1, &args, &nargs, &help, &err);
+    static const struct nt_rank_ops ops = {.open = open_model,
+                                           .hello = hello,
+                                           .init = init,
+                                           .cells = cells,
+                                           .measure = measure,
+                                           .close = close_model};
+    struct rank r = {.sim = NULL};
 
-    if (rc == 0 && help) {
-        nt_cli_help("nccltune-probe-model", &command, stdout);
-        return 0;
-    }
-    if (rc == 0) {
-        rc = run(&args, argv[1], &err);
-    }
-    if (rc != 0) {
-        (void)fprintf(stderr, "nccltune-probe-model: %s\n", err.msg);
-    }
-    return nt_exit_code(rc);
+    return nt_rank_main(&command, argc, argv, &r.args, &r.args.pace, &ops, &r);
 }
