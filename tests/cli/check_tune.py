@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check_tune.py NCCLTUNE MAKE_RECORDING: what tune says to input that it cannot serve, and its exit codes."""
 import gzip
+import json
 import os
 import pathlib
 import subprocess
@@ -32,6 +33,47 @@ CASES = [
 ]
 
 
+def tune(d, env, *args, limit=None):
+    r = subprocess.run((["bash", "-c", f'ulimit {limit}; exec "$@"', "-"] if limit else []) + [NCCLTUNE, "tune", "-q", *args], cwd=d,
+                       env=env, capture_output=True, text=True, timeout=60)
+    return r.returncode, r.stderr
+
+
+def proved(path):
+    p = json.loads(pathlib.Path(path).read_text())
+    return {k: v for k, v in p.items() if k not in ("created", "job", "evidence")}
+
+
+def check_resume(d, env):
+    """A killed job goes on to the profile of the unkilled one, and only in the world that it began in."""
+    subprocess.run([MAKE, "other.csv.gz", "4", "4K"], cwd=d, check=True)
+    db = ["--db", "k.db", "--resume", "1"]
+    assert tune(d, env, *REC, "--db", "k.db", "--die-after", "40")[0] == -9
+    for args in (["--rig", "recording:other.csv.gz"], REC + ["--null"]):
+        code, says = tune(d, env, *args, *db)
+        assert code == 2 and "began with other content" in says, (code, says)
+    assert tune(d, env, *REC, *db, "--out", "k.json") == (0, "")
+    assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
+    code, says = tune(d, env, *REC, *db)
+    assert code == 1 and "done already" in says, (code, says)
+    code, says = tune(d, env, *REC, "--db", "s.db", "--seed", str(2**64 - 1))
+    assert code == 2 and "cannot be kept" in says, (code, says)
+
+
+def check_hostile(d, env, text):
+    """A file steers no terminal; a relative TMPDIR works; too few descriptors and a full quota are errors, not deaths."""
+    pathlib.Path(d, "esc.csv").write_bytes(text.replace(b"bf16 out", b"\x1b[31m out"))
+    code, says = tune(d, env, "--rig", "recording:esc.csv", "--db", "h.db")
+    assert code == 2 and "\x1b" not in says and "unknown dtype" in says, (code, says)
+    assert tune(d, dict(env, TMPDIR="."), *REC, "--db", "h.db") == (0, "")
+    code, says = tune(d, env, *REC, "--db", "q.db", limit="-f 64")
+    assert code == 1 and "q.db" in says, (code, says)
+    code, says = tune(d, env, *REC, "--db", "h.db", limit="-n 11")
+    assert code == 3 and "Too many open files" in says, (code, says)
+    left = [p.name for p in pathlib.Path(d).iterdir() if p.name.startswith("nccltune-") and p.is_dir()]
+    assert not left, left
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         env = {"PATH": os.environ["PATH"], "HOME": d, "TMPDIR": d}
@@ -46,6 +88,8 @@ def main():
             assert r.returncode == code and says in r.stderr, (args, r.returncode, r.stderr)
             assert code == 0 or not pathlib.Path(d, "x.db").exists(), (args, "a job was begun")
         assert pathlib.Path(d, "null").is_symlink() and pathlib.Path(d, "nccltune-profile.json").exists()
+        check_resume(d, env)
+        check_hostile(d, env, text)
     print(f"{len(CASES)} cases")
 
 

@@ -122,6 +122,20 @@ static void test_links_are_left(void **state)
     assert_int_equal(unlink(link) + unlink(lock) + rmdir(target), 0);
 }
 
+static void test_relative(void **state)
+{
+    struct nt_workdir w;
+    struct nt_err e = {0};
+    char was[512];
+
+    assert_non_null(getcwd(was, sizeof(was)));
+    assert_int_equal(chdir(*state), 0);
+    assert_int_equal(nt_workdir_make(".", &w, &e), 0);
+    assert_int_equal(w.path[0], '/'); /* the ranks run in another folder */
+    nt_workdir_remove(&w);
+    assert_int_equal(chdir(was), 0);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -136,6 +150,7 @@ static void test_refusals(void **state)
         struct nt_workdir w = {.lock = -1};
         struct nt_err e = {0};
         (void)snprintf(dir, sizeof(dir), "%s%s", (const char *)*state, rows[i].tail);
+        (void)mkdir(dir, 0700); /* the long one is there */
         if (nt_workdir_make(dir, &w, &e) != -(int)rows[i].code ||
             strstr(e.msg, rows[i].says) == NULL) {
             fail_msg("%s: '%s'", dir, e.msg);
@@ -150,6 +165,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_made_private_and_removed, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(test_sweep, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(test_links_are_left, tree_make, tree_remove),
+        cmocka_unit_test_setup_teardown(test_relative, tree_make, tree_remove),
         cmocka_unit_test_setup_teardown(test_refusals, tree_make, tree_remove),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

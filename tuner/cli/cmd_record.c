@@ -309,9 +309,14 @@ static int drive(struct rec *r, const char *probe, const char *dir, struct nt_er
                                       .max_bytes = r->spec.sizes[r->spec.nsizes - 1]};
     static const int signums[2] = {SIGINT, SIGTERM};
 
-    (void)uv_loop_init(&r->loop);
+    if (uv_loop_init(&r->loop) != 0) {
+        return nt_fail(err, NT_E_MISSING, 0, "no event loop could be made");
+    }
     for (size_t i = 0; i < 2; i++) {
-        (void)uv_signal_init(&r->loop, &r->signals[i]);
+        if (uv_signal_init(&r->loop, &r->signals[i]) != 0) { /* only the first makes a pipe */
+            nt_assert(i == 0 && uv_loop_close(&r->loop) == 0);
+            return nt_fail(err, NT_E_MISSING, 0, "signals cannot be watched");
+        }
         r->signals[i].data = r;
         (void)uv_signal_start(&r->signals[i], on_signal, signums[i]);
     }
@@ -334,6 +339,7 @@ static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_
     if (r == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "record");
     }
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     r->a = opts_;
     r->path = args[0];
     nt_env_init(&r->env);

@@ -1,6 +1,7 @@
 /* tune: runs a job and writes its profile. */
 #include "probes/model/graphs.h"
 #include "probes/recording/recording.h"
+#include "tuner/base/hash.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/cli/commands.h"
@@ -12,6 +13,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +118,8 @@ struct tune {
     struct nt_env env;
     char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24], nodes[24];
     const char
-        *args[8]; /* recording: the file that stands in for the machine; of a model its XML */
+        *args[8];    /* recording: the file that stands in for the machine; of a model its XML */
+    char source[80]; /* of the job to go on with */
     unsigned devices[NT_GANG_MAX];
     bool have_devices;
     struct nt_buf settings;
@@ -167,6 +170,25 @@ static size_t stand_in_args(struct tune *t)
     return n;
 }
 
+/* A resumed job must meet the world that it began in. */
+static int keep_source(struct tune *t, bool null, struct nt_err *err)
+{
+    char hex[NT_HEX_LEN + 1], now[sizeof(t->spec.source)];
+
+    if (!nt_sha256_file_hex(t->recording, hex)) {
+        return nt_fail(err, NT_E_INVAL, 0, "%.300s cannot be read", t->recording);
+    }
+    (void)snprintf(now, sizeof(now), "%s%s", hex, null ? " null" : "");
+    if (t->a->resume != 0 && t->source[0] != '\0' && strcmp(t->source, now) != 0) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "job %lld began with other content than that of %.300s%s: name that, or "
+                       "start anew",
+                       (long long)t->a->resume, t->recording, null ? " with --null" : "");
+    }
+    (void)snprintf(t->spec.source, sizeof(t->spec.source), "%s", now);
+    return 0;
+}
+
 static int use_recording(struct tune *t, const char *name, struct nt_err *err)
 {
     struct nt_recording *rec = NULL;
@@ -175,6 +197,7 @@ static int use_recording(struct tune *t, const char *name, struct nt_err *err)
 
     rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
     rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
+    rc = rc == 0 ? keep_source(t, t->a->null, err) : rc;
     rc = rc == 0 && t->a->try.n > 0 ? nt_env_settings(&t->env, &t->spec, &t->a->try, err) : rc;
     rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
     nt_recording_free(rec);
@@ -214,7 +237,7 @@ static int use_model(struct tune *t, const char *file, struct nt_err *err)
     t->args[n++] = "--nodes";
     (void)snprintf(t->nodes, sizeof(t->nodes), "%u", s->nodes);
     t->args[n++] = t->nodes;
-    return 0;
+    return keep_source(t, false, err);
 }
 
 static int find_probe(struct tune *t, struct nt_err *err)
@@ -518,6 +541,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     }
     t->a = opts_;
     t->tty = isatty(STDERR_FILENO) != 0;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
     rc = rc == 0 && !t->a->dry_run ? check_out(t->a->out, err) : rc;
@@ -561,6 +585,7 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         return rc;
     }
     t->spec = f.spec;
+    (void)snprintf(t->source, sizeof(t->source), "%s", f.spec.source);
     if (f.spec.rig == NT_RIG_RECORDING) {
         struct nt_spec keep = f.spec;
         if (strncmp(t->a->rig, "recording:", 10) != 0) {

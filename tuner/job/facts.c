@@ -129,6 +129,27 @@ static const struct {
                MEMBER(nccl_file), MEMBER(cuda), MEMBER(driver), MEMBER(rig),
                MEMBER(identity),  MEMBER(mask), MEMBER(text)};
 
+int nt_facts_same(const struct nt_facts *was, const struct nt_facts *is, struct nt_err *err)
+{
+    const struct {
+        const char *what, *was, *is;
+    } rows[] = {
+        {"GPU", was->gpu, is->gpu},    {"NCCL", was->nccl, is->nccl},
+        {"CUDA", was->cuda, is->cuda}, {"driver", was->driver, is->driver},
+        {"rig", was->rig, is->rig},    {"identity", was->identity, is->identity},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].was[0] != '\0' && rows[i].is[0] != '\0' &&
+            strcmp(rows[i].was, rows[i].is) != 0) {
+            return nt_fail(err, NT_E_MISSING, 0,
+                           "begun with %s %s, here is %s: go on where it began, or start anew",
+                           rows[i].what, rows[i].was, rows[i].is);
+        }
+    }
+    return 0;
+}
+
 json_t *nt_facts_json(const struct nt_facts *f)
 {
     json_t *o = json_object();

@@ -19,5 +19,9 @@ struct nt_facts {
 void nt_facts_done(struct nt_facts *f);
 NT_MUST_CHECK int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello,
                                 const struct nt_ready *ready, unsigned world, struct nt_err *err);
+/* NT_E_MISSING names what differs between two machines; what one of them does not know is no
+ * difference. */
+NT_MUST_CHECK int nt_facts_same(const struct nt_facts *was, const struct nt_facts *is,
+                                struct nt_err *err);
 json_t *nt_facts_json(const struct nt_facts *f);
 NT_MUST_CHECK int nt_facts_from_json(const json_t *o, struct nt_facts *ret, struct nt_err *err);

@@ -231,6 +231,7 @@ static int on_ready(void *data, const struct nt_plan_gang *g, const struct nt_he
                     const struct nt_ready *ready, unsigned world, struct nt_err *err)
 {
     struct run *r = data;
+    struct nt_facts now = {0};
     int rc;
     (void)g;
 
@@ -238,8 +239,10 @@ static int on_ready(void *data, const struct nt_plan_gang *g, const struct nt_he
         return 0;
     }
     r->facts_stored = true;
+    rc = nt_facts_take(&now, hello, ready, world, err);
+    rc = rc == 0 && r->facts.known ? nt_facts_same(&r->facts, &now, err) : rc;
     nt_facts_done(&r->facts);
-    rc = nt_facts_take(&r->facts, hello, ready, world, err);
+    r->facts = now;
     if (rc == 0) {
         r->hashing.data = r;
         r->hash_busy = uv_queue_work(&r->loop, &r->hashing, hash_file, hash_done) == 0;
@@ -271,9 +274,9 @@ static int facts_row(void *data, unsigned ncols, const char *const *names,
 static int load_facts(struct run *r, struct nt_err *err)
 {
     const struct nt_value arg = {.type = NT_VALUE_INT, .i = r->job};
-    return nt_store_query(r->c->store,
-                          "SELECT text FROM events WHERE job = ?1 AND kind = 'facts' ORDER BY event",
-                          &arg, 1, &(struct nt_query_limits){.rows = 100}, facts_row, r, NULL, err);
+    return nt_store_query(
+        r->c->store, "SELECT text FROM events WHERE job = ?1 AND kind = 'facts' ORDER BY event",
+        &arg, 1, &(struct nt_query_limits){.rows = 100}, facts_row, r, NULL, err);
 }
 
 /* ------------------------------------------------------------------ delivery */
@@ -547,9 +550,33 @@ static void on_end(void *data, int rc, const struct nt_err *err)
     close_handles(r);
 }
 
-static int drive(struct run *r, struct nt_err *err)
+/* The first signal makes the loop's pipe; once it is there the other handles cannot fail. */
+static int open_loop(struct run *r, struct nt_err *err)
 {
     static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
+    int rc = uv_loop_init(&r->loop);
+
+    if (rc != 0) {
+        return nt_fail(err, NT_E_MISSING, -rc, "no event loop could be made");
+    }
+    for (size_t i = 0; i < 3; i++) {
+        rc = uv_signal_init(&r->loop, &r->signals[i]);
+        if (rc != 0) {
+            nt_assert(i == 0);
+            (void)uv_loop_close(&r->loop);
+            return nt_fail(err, NT_E_MISSING, -rc, "signals cannot be watched");
+        }
+        r->signals[i].data = r;
+        (void)uv_signal_start(&r->signals[i], on_signal, signums[i]);
+    }
+    (void)uv_timer_init(&r->loop, &r->tick);
+    r->tick.data = r;
+    (void)uv_timer_start(&r->tick, on_tick, 500, 500);
+    return 0;
+}
+
+static int drive(struct run *r, struct nt_err *err)
+{
     const struct nt_planner planner = {.next = plan_next, .tell = plan_tell, .plan = r};
     const struct nt_drive_sink sink = {
         .on_ready = on_ready, .on_step = on_step, .arm_env = arm_env, .on_end = on_end, .data = r};
@@ -567,15 +594,10 @@ static int drive(struct run *r, struct nt_err *err)
     /* The largest check point lies at most half an octave above the ladder. */
     dc.max_bytes = r->spec.sizes[r->spec.nsizes - 1] + (1U << 16);
 
-    (void)uv_loop_init(&r->loop);
-    for (size_t i = 0; i < 3; i++) {
-        (void)uv_signal_init(&r->loop, &r->signals[i]);
-        r->signals[i].data = r;
-        (void)uv_signal_start(&r->signals[i], on_signal, signums[i]);
+    r->rc = open_loop(r, err);
+    if (r->rc != 0) {
+        return r->rc;
     }
-    (void)uv_timer_init(&r->loop, &r->tick);
-    r->tick.data = r;
-    (void)uv_timer_start(&r->tick, on_tick, 500, 500);
     r->rc = nt_drive_start(&r->loop, &dc, &r->drive, &r->err);
     if (r->rc == 0 && r->nlive > 0) {
         nt_drive_expect(r->drive, r->live, r->nlive);

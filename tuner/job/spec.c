@@ -57,6 +57,10 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
     if (s->ranks < 2 || s->ranks > 1024) {
         return nt_fail(err, NT_E_INVAL, 0, "%u ranks: a collective needs 2 to 1024", s->ranks);
     }
+    if (s->seed > INT64_MAX || s->budget_ns > INT64_MAX || s->max_memory_bytes > INT64_MAX) {
+        return nt_fail(err, NT_E_INVAL, 0, "seed, budget or memory limit above %lld cannot be kept",
+                       (long long)INT64_MAX);
+    }
     if (s->pairs < 8 || s->pairs > 16) {
         return nt_fail(err, NT_E_INVAL, 0, "%u pairs: a confirm takes 8 to 16", s->pairs);
     }
@@ -167,7 +171,7 @@ int nt_spec_set(const char *text, const char *const *names, const char *what, bo
 
 /* JSON: the tables as lists of names, the rest by one table of members. */
 
-enum member_type { M_U64, M_UNSIGNED, M_DOUBLE, M_BOOL, M_TEXT };
+enum member_type { M_U64, M_UNSIGNED, M_DOUBLE, M_BOOL, M_TEXT, M_OPT_TEXT };
 
 #define MEMBER(f, t)                                                                               \
     {                                                                                              \
@@ -178,10 +182,11 @@ static const struct {
     enum member_type type;
     size_t offset, size;
 } members[] = {
-    MEMBER(seed, M_U64),      MEMBER(ranks, M_UNSIGNED),       MEMBER(nodes, M_UNSIGNED),
-    MEMBER(budget_ns, M_U64), MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
-    MEMBER(margin, M_DOUBLE), MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
-    MEMBER(fixed, M_TEXT),    MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
+    MEMBER(seed, M_U64),        MEMBER(ranks, M_UNSIGNED),       MEMBER(nodes, M_UNSIGNED),
+    MEMBER(budget_ns, M_U64),   MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
+    MEMBER(margin, M_DOUBLE),   MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
+    MEMBER(fixed, M_TEXT),      MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
+    MEMBER(source, M_OPT_TEXT),
 };
 enum { NMEMBERS = sizeof(members) / sizeof(members[0]) };
 
@@ -214,6 +219,7 @@ static json_t *member_json(const struct nt_spec *s, size_t i)
     case M_BOOL:
         return json_boolean(*(const bool *)field);
     case M_TEXT:
+    case M_OPT_TEXT:
         return json_string(field);
     }
     return NULL;
@@ -280,7 +286,9 @@ static int read_member(const json_t *o, size_t i, struct nt_spec *s, struct nt_e
         *(bool *)field = nt_json_opt_bool(o, members[i].name, false);
         break;
     case M_TEXT:
-        rc = nt_json_str(o, members[i].name, &text, err);
+    case M_OPT_TEXT:
+        text = nt_json_opt_str(o, members[i].name, "");
+        rc = members[i].type == M_TEXT ? nt_json_str(o, members[i].name, &text, err) : 0;
         if (rc == 0 && snprintf(field, members[i].size, "%s", text) >= (int)members[i].size) {
             rc = nt_fail(err, NT_E_INVAL, 0, "%s: too long", members[i].name);
         }

@@ -42,6 +42,7 @@ struct nt_spec {
     char fixed[2048];    /* site constraints and --fix, same form: in every arm */
     char as_found[2048]; /* the caller's own NCCL variables that are no site constraint; "": as
                             pristine */
+    char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
     bool extra_guards; /* edges, busy, groups, untuned collectives; a recording may not hold them */
 };
 

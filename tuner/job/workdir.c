@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,13 +126,19 @@ static int make_lock(const char *dir)
 
 int nt_workdir_make(const char *tmpdir, struct nt_workdir *ret, struct nt_err *err)
 {
-    const char *base = tmpdir != NULL && tmpdir[0] != '\0' ? tmpdir : "/tmp";
+    const char *named = tmpdir != NULL && tmpdir[0] != '\0' ? tmpdir : "/tmp";
+    char base[PATH_MAX]; /* absolute: the ranks run elsewhere */
     struct nt_workdir w = {.lock = -1};
+
+    if (realpath(named, base) == NULL) {
+        return nt_fail(err, NT_E_IO, errno, "create a private folder in %.200s", named);
+    }
 
     sweep(base);
     if (snprintf(w.path, sizeof(w.path), "%s/" PREFIX "XXXXXX", base) >= (int)sizeof(w.path)) {
         return nt_fail(err, NT_E_INVAL, 0,
-                       "%s: too long for sockets below it; set TMPDIR to a shorter folder", base);
+                       "%.200s: too long for sockets below it; set TMPDIR to a shorter folder",
+                       base);
     }
     if (mkdtemp(w.path) == NULL) {
         return nt_fail(err, NT_E_IO, errno, "create a private folder in %s", base);
