@@ -305,15 +305,81 @@ static void test_write_file_to_device(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+static void test_foreign_text_is_made_plain(void **state)
+{
+    static const char *const rows[][2] = {
+        {"plain \xc2\xb5s", "plain \xc2\xb5s"},
+        {"\x1b[31mred\x07\n", "?[31mred??"},
+        {"\xc2\x9b"
+         "31m",
+         "?31m"}, /* CSI in one character */
+        {"\xe2\x80\xae"
+         "turned",
+         "?turned"},
+        {"\xff\xfe cut \xe2\x82", "?? cut ??"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[64];
+        (void)snprintf(text, sizeof(text), "%s", rows[i][0]);
+        nt_text_plain(text);
+        assert_string_equal(text, rows[i][1]);
+    }
+}
+
+static void test_utf16_is_known(void **state)
+{
+    (void)state;
+    assert_true(nt_is_utf16("\xff\xfeN\0", 4));
+    assert_true(nt_is_utf16("\xfe\xff\0N", 4));
+    assert_true(nt_is_utf16("N\0C\0C\0L\0", 8));
+    assert_true(nt_is_utf16("\0N\0C\0C\0L", 8));
+    assert_false(nt_is_utf16("NCCL_ALG", 8));
+    assert_false(nt_is_utf16("A=1\0B=2\0", 8)); /* an environment */
+    assert_false(nt_is_utf16("\0\0\0\0\0\0\0\0", 8));
+    assert_false(nt_is_utf16("", 0));
+}
+
+/* A wrong path is the caller's to change, whatever is wrong with it: never the answer "no". */
+static void test_unreadable_paths_are_bad_input(void **state)
+{
+    char dir[] = "/tmp/nt-base-XXXXXX", path[64];
+    static const char *const paths[] = {"/nonexistent/x", "/proc/self/loginuid/x", "/"};
+    struct nt_buf b;
+    (void)state;
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+        nt_buf_init(&b, 100);
+        assert_int_equal(nt_buf_read_file(&b, paths[i], NULL), -NT_E_INVAL);
+        nt_buf_done(&b);
+    }
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/loop", dir);
+    assert_int_equal(symlink("loop", path), 0);
+    nt_buf_init(&b, 100);
+    assert_int_equal(nt_buf_read_file(&b, path, NULL), -NT_E_INVAL);
+    nt_buf_done(&b);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors_wrap),      cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_bytes_round_trip), cmocka_unit_test(test_durations),
-        cmocka_unit_test(test_suggestion),       cmocka_unit_test(test_buf_limit),
-        cmocka_unit_test(test_sha256),           cmocka_unit_test(test_rng_repeats),
-        cmocka_unit_test(test_options),          cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_man_pages),        cmocka_unit_test(test_write_file_to_device),
+        cmocka_unit_test(test_errors_wrap),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_bytes_round_trip),
+        cmocka_unit_test(test_durations),
+        cmocka_unit_test(test_suggestion),
+        cmocka_unit_test(test_buf_limit),
+        cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_rng_repeats),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_bad_options),
+        cmocka_unit_test(test_man_pages),
+        cmocka_unit_test(test_write_file_to_device),
+        cmocka_unit_test(test_foreign_text_is_made_plain),
+        cmocka_unit_test(test_utf16_is_known),
+        cmocka_unit_test(test_unreadable_paths_are_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,6 +16,9 @@ FILES = {
              "allreduce,8,8192,custom,12\nallreduce,8,65536,custom,28\n",
     "bad.csv": "a,b\n1,2\n",
     "ok.conf": "NCCL_IB_TC=41\n", "bad.conf": "NCCL_BUFFSIZE=4M\n",
+    "topo.xml": '<system version="1"/>', "wide.log": (HEAD + ROW.format(10, 0.82)).encode("utf-16"),
+    "wide.conf": "NCCL_ALGO=Ring\n".encode("utf-16"), "wide.csv": "size_bytes,backend,time_us\n".encode("utf-16-le"),
+    "csi.conf": "NCCL_FOO=\x9b31mred\n\x9b2J\n",
     "config.json": json.dumps({"hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 1000, "torch_dtype": "bfloat16"}),
 }
 # arguments, exit code, what stdout says, what stderr says
@@ -24,6 +27,12 @@ CASES = [
     (["import", "nccl-tests", "a.log", "--db", "d.db"], 0, [], "known already as import 1"),
     (["import", "nccl-tests", "a.log", "-n", "--db", "none.db"], 0, ["all_reduce, 2 ranks"], ""),
     (["import", "nccl-tests", "cut.log", "-n"], 1, ["[cut-off]", "[no-results]"], "no result"),
+    (["import", "nccl-tests", "topo.xml", "-n"], 2, ["[no-results]"], "no output of nccl-tests"),
+    (["import", "nccl-tests", "cut.log", "topo.xml", "-n"], 1, ["[no-results]"], "no result"),
+    (["import", "nccl-tests", "wide.log", "-n"], 2, [], "UTF-16"),
+    (["import", "table", "wide.csv", "-n"], 2, [], "UTF-16"),
+    (["lint", "wide.conf"], 1, ["UTF-16"], "1 error"),
+    (["lint", "csi.conf"], 0, ["NCCL_FOO = ?31mred"], ""),
     (["import", "table", "t.csv", "--db", "d.db", "--format", "json"], 0, ['"verdict": "winner"'], "stored as import 3"),
     (["import", "table", "bad.csv", "-n"], 2, [], "no column of sizes"),
     (["import", "tabel", "t.csv", "-n"], 2, [], "did you mean 'table'"),
@@ -51,10 +60,12 @@ def main():
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, text in FILES.items():
-            (pathlib.Path(folder) / name).write_text(text, encoding="utf-8")
+            (pathlib.Path(folder) / name).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
         for args, code, says, complains in CASES:
             r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)
             missing = [s for s in says if s not in r.stdout]
+            if any(c in r.stdout + r.stderr for c in "\x1b\x9b"):
+                missing.append("output that leaves the terminal alone")
             if r.returncode != code or missing or complains not in r.stderr:
                 failed += 1
                 print(f"{args}: exit {r.returncode} (want {code}), missing {missing}, stderr {r.stderr!r}\n{r.stdout}")

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "schema/tunables.h"
@@ -297,6 +298,58 @@ static void test_environ(void **state)
     nt_lint_free(f);
 }
 
+/* Bytes that are no text, and text of a wide encoding, were once read as an environment without a
+ * word. */
+static void test_no_text(void **state)
+{
+#define BYTES(s) s, sizeof(s) - 1
+    static const struct {
+        const char *name, *text;
+        size_t len;
+        enum nt_lint_form form;
+        const char *rule;
+    } rows[] = {
+        {"x",
+         BYTES("\x7f"
+               "ELF\2\1\1\0 a=b\0"),
+         NT_LINT_UNKNOWN, "other-kind"},
+        {"x", BYTES("\0\0\0="), NT_LINT_UNKNOWN, "other-kind"},
+        {"nccl.conf", BYTES("# one\nNCCL_ALGO\0=Ring\n"), NT_LINT_CONF, "bad-syntax@2"},
+        {"nccl.conf", BYTES("\xff\xfeN\0C\0C\0L\0"), NT_LINT_CONF, "bad-syntax@1"},
+        {"nccl.conf", BYTES("N\0C\0C\0L\0_\0A\0=\0"), NT_LINT_CONF, "bad-syntax@1"},
+        {"topo.txt", BYTES("\tGPU0\tCPU Affinity\nGPU0\t X \t0-7\n\nLegend:\n\n  X    = Self\n"),
+         NT_LINT_UNKNOWN, "other-kind"},
+    };
+#undef BYTES
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_lint_opts o = {.version = NT_V(2, 28, 9), .form = -1};
+        struct nt_lint_file *f = NULL;
+        assert_int_equal(nt_lint_read(rows[i].name, rows[i].text, rows[i].len, &o, &f, NULL), 0);
+        if (f->form != rows[i].form || !found(f, rows[i].rule, strlen(rows[i].rule))) {
+            fail_msg("row %zu: %s", i, nt_lint_form_words[f->form]);
+        }
+        nt_lint_free(f);
+    }
+}
+
+/* libyaml's time grows with the square of the open brackets: 100 kB once took minutes. */
+static void test_deep_brackets(void **state)
+{
+    enum { DEEP = 100000 };
+    char *text = malloc(DEEP + 8);
+    struct nt_lint_file *f;
+    (void)state;
+    assert_non_null(text);
+    memcpy(text, "env:\n  ", 7);
+    memset(text + 7, '[', DEEP);
+    text[7 + DEEP] = '\0';
+    f = read_as("deep.yaml", text, -1);
+    assert_true(found(f, "bad-syntax@2", 12));
+    nt_lint_free(f);
+    free(text);
+}
+
 /* A NUL once stopped the shell's reader for good. */
 static void test_nul_in_shell(void **state)
 {
@@ -375,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),       cmocka_unit_test(test_environ),
+        cmocka_unit_test(test_no_text),     cmocka_unit_test(test_deep_brackets),
         cmocka_unit_test(test_across),      cmocka_unit_test(test_wrong_kind),
         cmocka_unit_test(test_output),      cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_nul_in_shell)};

@@ -115,7 +115,7 @@ int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt_err *err)
     int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0) {
-        return nt_fail(err, errno == ENOENT ? NT_E_INVAL : NT_E_IO, errno, "open %s", path);
+        return nt_fail(err, NT_E_INVAL, errno, "open %s", path);
     }
     for (;;) {
         ssize_t n = read(fd, chunk, sizeof(chunk));

@@ -23,7 +23,8 @@ void nt_buf_consume(struct nt_buf *b, size_t len); /* drops the first len bytes 
 /* The text, or "" when nothing was added. Valid until the next change. */
 const char *nt_buf_str(const struct nt_buf *b);
 
-/* Whole file into *b (appended). max of the buffer limits the size; path "-" is stdin. */
+/* Whole file into *b (appended). max of the buffer limits the size; path "-" is stdin. A path that
+ * cannot be opened, or is too large, is NT_E_INVAL: another should have been named. */
 NT_MUST_CHECK int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt_err *err);
 
 /* Writes a file so that a reader sees the old or the new content, never half: a temporary beside

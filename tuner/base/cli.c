@@ -303,13 +303,6 @@ static int run_help(const char *program, const char *version,
     return rc;
 }
 
-static void plain(char *text)
-{
-    for (; *text != '\0'; text++) {
-        *text = (unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text;
-    }
-}
-
 int nt_cli_main(const char *program, const char *version, const struct nt_command *const *commands,
                 int argc, char **argv)
 {
@@ -337,7 +330,8 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
         rc = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
     }
     if (rc != 0 && err.msg[0] != '\0') {
-        plain(err.msg); /* it may hold words of a hostile file: none may steer the terminal */
+        nt_text_plain(
+            err.msg); /* it may hold words of a hostile file: none may steer the terminal */
         (void)fprintf(stderr, "%s: %s\n", program, err.msg);
     }
     return nt_exit_code(rc);

@@ -229,3 +229,70 @@ int nt_fail_name(struct nt_err *err, const char *what, const char *word, const c
     return nt_fail(err, NT_E_INVAL, 0, "unknown %s '%.80s'; known: %s%s", what, word, list,
                    *names != NULL ? ", …" : "");
 }
+
+size_t nt_utf8(const char *text, size_t len, uint32_t *ret_code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const unsigned char *p = (const unsigned char *)text;
+    size_t n = p[0] < 0x80   ? 1
+               : p[0] < 0xc2 ? 0
+               : p[0] < 0xe0 ? 2
+               : p[0] < 0xf0 ? 3
+               : p[0] < 0xf5 ? 4
+                             : 0;
+    uint32_t code = n < 2 ? p[0] : p[0] & (0x7fU >> n);
+    if (n == 0 || n > len) {
+        return 0;
+    }
+    for (size_t i = 1; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+        code = code << 6 | (p[i] & 0x3fU);
+    }
+    if (code < least[n] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
+        return 0;
+    }
+    *ret_code = code;
+    return n;
+}
+
+bool nt_is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
+void nt_text_plain(char *text)
+{
+    size_t len = strlen(text), out = 0;
+    for (size_t i = 0; i < len;) {
+        uint32_t code = 0;
+        size_t n = nt_utf8(text + i, len - i, &code);
+        if (n == 0 || nt_is_control(code)) {
+            text[out++] = '?';
+        } else {
+            memmove(text + out, text + i, n);
+            out += n;
+        }
+        i += n > 0 ? n : 1;
+    }
+    text[out] = '\0';
+}
+
+bool nt_is_utf16(const char *text, size_t len)
+{
+    if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {
+        return true;
+    }
+    for (size_t first = 0; first < 2 && len >= 8; first++) {
+        bool pairs = true;
+        for (size_t i = 0; i < 8; i++) {
+            pairs = pairs && (text[i] == '\0') == (i % 2 == first);
+        }
+        if (pairs) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -3,6 +3,7 @@
  * Whole strings only: "16x", "", blanks and overflow are errors.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "tuner/base/err.h"
@@ -25,3 +26,14 @@ char *nt_format_ns(double ns, char *out, size_t size);
 const char *nt_nearest(const char *word, const char *const *names);
 /* nt_fail with NT_E_INVAL: "unknown WHAT 'WORD'; did you mean 'NEAR'?" or the list of names. */
 int nt_fail_name(struct nt_err *err, const char *what, const char *word, const char *const *names);
+
+/* Foreign text for people. Length of the valid UTF-8 sequence at text (len bytes left), 0 if there
+ * is none; *ret_code its value. */
+size_t nt_utf8(const char *text, size_t len, uint32_t *ret_code);
+/* C0, DEL, C1, and the marks that turn the direction of text: what drives a terminal. */
+bool nt_is_control(uint32_t code);
+/* In place: what drives a terminal and what is no UTF-8 becomes '?'. Never longer than it was. */
+void nt_text_plain(char *text);
+/* Whether a file is UTF-16, as Windows' shells and editors write it: by its mark, or by a NUL in
+ * every second byte of its first word. */
+bool nt_is_utf16(const char *text, size_t len);

@@ -129,6 +129,14 @@ static int import_tables(const struct import_args *o, unsigned n, char **paths, 
     return rc;
 }
 
+/* Whether nothing in the file is of nccl-tests: all that was noted is that there are no results,
+ * and no command of theirs was seen. */
+static bool is_foreign(const struct nt_imp_file *f)
+{
+    return f->notes.n == 1 && f->notes.v[0].id == NT_IMP_NO_RESULTS &&
+           (f->nruns == 0 || f->runs[0].collective[0] == '\0');
+}
+
 static int import_runs(const struct import_args *o, unsigned n, char **paths, struct output *out,
                        struct nt_err *err)
 {
@@ -139,6 +147,7 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
         .place = strcmp(o->place, "in") == 0 ? NT_IN_PLACE : NT_OUT_OF_PLACE, .across = o->across};
     struct nt_table *t = NULL;
     size_t usable = 0;
+    unsigned foreign = 0;
     int rc = 0;
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         struct nt_buf text;
@@ -153,6 +162,7 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
             nt_imp_text(files[i], &out->text);
         }
         usable += rc == 0 ? nt_imp_usable_rows(files[i]) : 0;
+        foreign += rc == 0 && is_foreign(files[i]);
         label_of[i] = nt_label_of_file(paths[i], labels[i], sizeof(labels[i]));
         rc = rc == 0 ? store_runs(out, files[i], label_of[i], err) : rc;
         nt_buf_done(&text);
@@ -164,7 +174,8 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
         rc = verdicts(o, t, out, err);
     }
     if (rc == 0 && usable == 0) {
-        rc = nt_fail(err, NT_E_NO, 0, "no result that may be used");
+        rc = foreign == n ? nt_fail(err, NT_E_INVAL, 0, "no output of nccl-tests or rccl-tests")
+                          : nt_fail(err, NT_E_NO, 0, "no result that may be used");
     }
     for (unsigned i = 0; i < n; i++) {
         nt_imp_free(files[i]);

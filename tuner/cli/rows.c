@@ -1,5 +1,6 @@
 #include "tuner/cli/rows.h"
 #include "tuner/base/buf.h"
+#include "tuner/base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -51,41 +52,6 @@ int nt_rows_open(enum nt_rows_format format, FILE *out, struct nt_rows **ret, st
 /* --- text
  * ------------------------------------------------------------------------------------------ */
 
-/* Length of the valid UTF-8 sequence at p (n bytes left), 0 if there is none; *ret_code its value.
- */
-static size_t utf8(const unsigned char *p, size_t n, uint32_t *ret_code)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t len = p[0] < 0x80   ? 1
-                 : p[0] < 0xc2 ? 0
-                 : p[0] < 0xe0 ? 2
-                 : p[0] < 0xf0 ? 3
-                 : p[0] < 0xf5 ? 4
-                               : 0;
-    uint32_t code = len < 2 ? p[0] : p[0] & (0x7fU >> len);
-    if (len == 0 || len > n) {
-        return 0;
-    }
-    for (size_t i = 1; i < len; i++) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-        code = code << 6 | (p[i] & 0x3fU);
-    }
-    if (code < least[len] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) {
-        return 0;
-    }
-    *ret_code = code;
-    return len;
-}
-
-/* C0, DEL, C1, and the marks that turn the direction of text. */
-static bool control(uint32_t c)
-{
-    return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x200e || c == 0x200f ||
-           (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-}
-
 static void put_hex(struct nt_buf *out, const char *data, size_t len)
 {
     static const char digits[] = "0123456789abcdef";
@@ -102,19 +68,19 @@ static size_t put_plain(struct nt_buf *out, const char *text, size_t len, size_t
     size_t width = 0;
     for (size_t i = 0; i < len;) {
         uint32_t code = 0;
-        size_t n = utf8(p + i, len - i, &code), before = out->len;
+        size_t n = nt_utf8((const char *)p + i, len - i, &code), before = out->len;
         if (width >= max - 1 && i + (n > 0 ? n : 1) < len) {
             nt_buf_puts(out, "…");
             return width + 1;
         }
         if (n == 0) {
             nt_buf_printf(out, "\\x%02x", p[i]);
-        } else if (control(code)) {
+        } else if (nt_is_control(code)) {
             nt_buf_printf(out, code == '\n' ? "\\n" : code == '\t' ? "\\t" : "\\u%04x", code);
         } else {
             nt_buf_add(out, text + i, n);
         }
-        width += n == 0 || control(code) ? out->len - before : 1;
+        width += n == 0 || nt_is_control(code) ? out->len - before : 1;
         i += n > 0 ? n : 1;
     }
     return width;
@@ -144,12 +110,12 @@ static void put_json(struct nt_buf *out, const char *text, size_t len)
     nt_buf_puts(out, "\"");
     for (size_t i = 0; i < len;) {
         uint32_t code = 0;
-        size_t n = utf8(p + i, len - i, &code);
+        size_t n = nt_utf8((const char *)p + i, len - i, &code);
         if (n == 0) {
             nt_buf_puts(out, "\\ufffd");
         } else if (code == '"' || code == '\\') {
             nt_buf_printf(out, "\\%c", (int)code);
-        } else if (code < 0x10000 && control(code)) {
+        } else if (code < 0x10000 && nt_is_control(code)) {
             nt_buf_printf(out, "\\u%04x", code);
         } else {
             nt_buf_add(out, text + i, n);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tuner/base/hash.h"
+#include "tuner/base/text.h"
 #include "tuner/import/internal.h"
 
 const char *const nt_imp_level_names[] = {"info", "warning", "error", NULL};
@@ -60,6 +61,7 @@ void nt_imp_note(struct nt_imp_notes *notes, enum nt_imp_note_id id, uint32_t li
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    nt_text_plain(text);
     note = nt_imp_push(&notes->v, &notes->n, sizeof(*note), NT_IMP_MAX_NOTES);
     if (note == NULL) {
         notes->full = true;
@@ -87,10 +89,10 @@ void nt_imp_copy(char *out, size_t size, const char *text, size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len && text[i] != '\0' && n + 1 < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        out[n++] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+        out[n++] = text[i];
     }
     out[n] = '\0';
+    nt_text_plain(out);
 }
 
 void nt_imp_cell_init(struct nt_imp_cell *c)
@@ -230,6 +232,10 @@ int nt_imp_read(const char *name, const char *text, size_t len, struct nt_imp_fi
     }
     if (len > NT_IMP_MAX_BYTES) {
         rc = nt_fail(err, NT_E_INVAL, 0, "%s: more than %d MiB", name, NT_IMP_MAX_BYTES >> 20);
+        goto out;
+    }
+    if (nt_is_utf16(text, len)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "%s: UTF-16 text; save it as UTF-8", name);
         goto out;
     }
     nt_sha256_hex(text, len, f->sha256);

@@ -539,6 +539,10 @@ int nt_table_parse(const char *name, const char *text, size_t len, struct nt_tab
         rc = nt_fail(err, NT_E_NOMEM, 0, "%s", name);
         goto out;
     }
+    if (nt_is_utf16(text, len)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "%s: UTF-16 text; save it as UTF-8", name);
+        goto out;
+    }
     rc = refuse_other_kinds(name, text, len, err);
     if (rc != 0) {
         goto out;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "tuner/base/text.h"
 #include "tuner/lint/internal.h"
 
 const char *const nt_lint_form_names[] = {
@@ -77,16 +78,6 @@ static void *push(void *v_ptr, size_t *n, size_t size, size_t max)
     return (char *)*v + (*n)++ * size;
 }
 
-/* Foreign text for people: control characters never reach a terminal. */
-static void printable(char *s)
-{
-    for (; *s != '\0'; s++) {
-        if ((unsigned char)*s < 0x20 || *s == 0x7f) {
-            *s = '?';
-        }
-    }
-}
-
 void nt_lint_find(struct nt_lint_file *f, enum nt_lint_rule rule, uint32_t line, const char *name,
                   const char *fmt, ...)
 {
@@ -96,7 +87,7 @@ void nt_lint_find(struct nt_lint_file *f, enum nt_lint_rule rule, uint32_t line,
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    printable(text);
+    nt_text_plain(text);
     /* The last place is for saying that there was more. */
     found = push(&f->findings, &f->nfindings, sizeof(*found),
                  NT_LINT_MAX_FINDINGS - (rule != NT_R_LIMIT));
@@ -110,7 +101,7 @@ void nt_lint_find(struct nt_lint_file *f, enum nt_lint_rule rule, uint32_t line,
     if (name != NULL) { /* kept with the file: findings outlive the caller's texts */
         found->name = strndup(name, 256);
         if (found->name != NULL) {
-            printable(found->name);
+            nt_text_plain(found->name);
         }
     }
 }
@@ -243,8 +234,13 @@ static enum nt_lint_form by_content(const char *base, const char *text, size_t l
         contains(text, len, " set by environment to ") || contains(text, len, "ncclTunerPlugin")) {
         return NT_LINT_LOG;
     }
-    if (memchr(text, '\0', len) != NULL && contains(text, len, "=")) {
-        return NT_LINT_ENVIRON;
+    if (memchr(text, '\0', len) != NULL) { /* /proc/PID/environ, or no text at all */
+        const char *eq = strchr(text, '=');
+        return eq != NULL && nt_lint_is_name(text, (size_t)(eq - text)) ? NT_LINT_ENVIRON
+                                                                        : NT_LINT_UNKNOWN;
+    }
+    if (line_begins(text, len, "GPU0") && contains(text, len, "CPU Affinity")) {
+        return NT_LINT_UNKNOWN; /* nvidia-smi topo -m; its legend is full of = */
     }
     if (line_begins(text, len, "#SBATCH")) {
         return NT_LINT_SLURM;
@@ -304,8 +300,9 @@ static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
             return by_name[i].form;
         }
     }
-    if (form == NT_LINT_SHELL && (ends_with(base, ".conf") || strstr(base, "nccl.conf") != NULL)) {
-        return NT_LINT_CONF; /* `export ` there is a mistake, not another form */
+    if ((form == NT_LINT_SHELL || form == NT_LINT_ENVIRON || form == NT_LINT_UNKNOWN) &&
+        (ends_with(base, ".conf") || strstr(base, "nccl.conf") != NULL)) {
+        return NT_LINT_CONF; /* `export ` or a NUL there is a mistake, not another form */
     }
     if (form != NT_LINT_FORM_COUNT) {
         return form;
@@ -362,6 +359,17 @@ static void whole_file(struct nt_lint_file *f, const char *text, size_t len)
             f, NT_R_BOM, 1, NULL,
             "the file begins with a byte order mark, which becomes part of its first word");
     }
+    if (f->form != NT_LINT_ENVIRON) {
+        const char *nul = memchr(text, '\0', len);
+        uint32_t line = 1;
+        for (const char *s = text; nul != NULL && s < nul; s++) {
+            line += *s == '\n';
+        }
+        if (nul != NULL) {
+            nt_lint_find(f, NT_R_BAD_SYNTAX, line, NULL,
+                         "a NUL byte: no text file; what stands behind it may be lost");
+        }
+    }
     if (len > 0 && text[len - 1] != '\n' && (lines || f->form == NT_LINT_TUNER_CSV)) {
         uint32_t last = 1;
         for (size_t i = 0; i < len; i++) {
@@ -388,8 +396,12 @@ int nt_lint_read(const char *name, const char *text, size_t len, const struct nt
     f->version = opts->version;
     is = form_of(name, text, len);
     f->form = opts->form >= 0 ? (enum nt_lint_form)opts->form : is;
-    if (f->form == NT_LINT_TUNER_CSV && (is == NT_LINT_TUNER_PROTO || is == NT_LINT_POLICY ||
-                                         is == NT_LINT_JSON_ENV || is == NT_LINT_MEASUREMENTS)) {
+    if (nt_is_utf16(text, len)) {
+        nt_lint_find(f, NT_R_BAD_SYNTAX, 1, NULL,
+                     "UTF-16 text, of which no consumer takes a setting; save it as UTF-8");
+    } else if (f->form == NT_LINT_TUNER_CSV &&
+               (is == NT_LINT_TUNER_PROTO || is == NT_LINT_POLICY || is == NT_LINT_JSON_ENV ||
+                is == NT_LINT_MEASUREMENTS)) {
         wrong_kind(f, is);
     } else if (readers[f->form] != NULL) {
         whole_file(f, text, len);

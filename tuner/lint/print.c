@@ -1,7 +1,9 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "schema/tunables.h"
+#include "tuner/base/text.h"
 #include "tuner/lint/internal.h"
 
 /* Foreign text may be no UTF-8, which JSON cannot hold: such bytes become '?'. */
@@ -70,15 +72,21 @@ static bool shown(const struct nt_lint_var *v)
 
 static void plain(struct nt_buf *out, const char *text)
 {
-    for (; *text != '\0'; text++) {
-        nt_buf_printf(out, "%c", (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
+    char *copy = strdup(text);
+    if (copy == NULL) {
+        out->failed = true;
+        return;
     }
+    nt_text_plain(copy);
+    nt_buf_puts(out, copy);
+    free(copy);
 }
 
 void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
 {
     char version[24], taken[128];
-    nt_buf_printf(out, "%s: %s, read as NCCL %s does\n", f->name, nt_lint_form_words[f->form],
+    plain(out, f->name);
+    nt_buf_printf(out, ": %s, read as NCCL %s does\n", nt_lint_form_words[f->form],
                   nt_nccl_version_text(f->version, version, sizeof(version)));
     for (size_t i = 0; i < f->nvars; i++) {
         const struct nt_lint_var *v = &f->vars[i];
@@ -93,12 +101,17 @@ void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
             nt_buf_puts(out, "  -> ");
             plain(out, taken_text(f, v, taken, sizeof(taken)));
         }
-        nt_buf_printf(out, "%s%s%s\n", v->group[0] != '\0' ? "  (" : "", v->group,
-                      v->group[0] != '\0' ? ")" : "");
+        if (v->group[0] != '\0') {
+            nt_buf_puts(out, "  (");
+            plain(out, v->group);
+            nt_buf_puts(out, ")");
+        }
+        nt_buf_puts(out, "\n");
     }
     for (size_t i = 0; i < f->nfindings; i++) {
         const struct nt_lint_finding *x = &f->findings[i];
-        nt_buf_printf(out, "%s:%u: %s: %s%s%s [%s]\n", f->name, x->line,
+        plain(out, f->name);
+        nt_buf_printf(out, ":%u: %s: %s%s%s [%s]\n", x->line,
                       nt_lint_level_names[nt_lint_rule_level(x->rule)],
                       x->name != NULL ? x->name : "", x->name != NULL ? ": " : "", x->text,
                       nt_lint_rule_id(x->rule));

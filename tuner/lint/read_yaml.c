@@ -8,7 +8,7 @@
 
 #include "tuner/lint/internal.h"
 
-enum { DEPTH_MAX = 48, NODES_MAX = 200000, TEXT_DEPTH_MAX = 3 };
+enum { DEPTH_MAX = 48, NODES_MAX = 200000, TEXT_DEPTH_MAX = 3, BRACKETS_MAX = 256 };
 
 struct walk {
     struct nt_lint_file *f;
@@ -254,11 +254,38 @@ static void node(struct walk *w, const char *key, const yaml_node_t *n, enum typ
     }
 }
 
+/* The line where brackets are nested deeper than any manifest's, 0 if none: libyaml looks at every
+ * open one for each token, and a small file would keep it busy for minutes. Quotes do not matter:
+ * no text has so many that stay open. */
+static uint32_t too_deep(const char *text, size_t len)
+{
+    unsigned open = 0;
+    uint32_t line = 1;
+    for (size_t i = 0; i < len; i++) {
+        line += text[i] == '\n';
+        if (text[i] == '[' || text[i] == '{') {
+            open++;
+        } else if ((text[i] == ']' || text[i] == '}') && open > 0) {
+            open--;
+        }
+        if (open > BRACKETS_MAX) {
+            return line;
+        }
+    }
+    return 0;
+}
+
 static void parse(struct nt_lint_file *f, const char *text, size_t len, uint32_t first_line)
 {
     yaml_parser_t parser;
     bool more = true;
     unsigned documents = 0;
+    uint32_t deep = too_deep(text, len);
+    if (deep > 0) {
+        nt_lint_find(f, NT_R_BAD_SYNTAX, first_line + deep - 1, NULL,
+                     "brackets nested deeper than %d", BRACKETS_MAX);
+        return;
+    }
     if (yaml_parser_initialize(&parser) == 0) {
         f->full = true;
         return;

@@ -3,12 +3,14 @@
 
 #include <string.h>
 
+#include "tuner/base/text.h"
+
 int nt_topology_read_text(const char *text, size_t len, struct nt_topology **ret,
                           struct nt_err *err)
 {
     size_t at = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 
-    if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {
+    if (nt_is_utf16(text, len)) {
         return nt_fail(err, NT_E_INVAL, 0, "UTF-16 text; save it as UTF-8");
     }
     while (at < len && strchr(" \t\r\n", text[at]) != NULL && text[at] != '\0') {
