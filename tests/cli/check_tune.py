@@ -54,6 +54,8 @@ def check_resume(d, env):
         assert code == 2 and "began with other content" in says, (code, says)
     assert tune(d, env, *REC, *db, "--out", "k.json") == (0, "")
     assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
+    r = subprocess.run([NCCLTUNE, "show", "99", "--db", "k.db"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 2 and "holds no job 99; it has 1" in r.stderr, r.stderr
     code, says = tune(d, env, *REC, *db)
     assert code == 1 and "done already" in says, (code, says)
     code, says = tune(d, env, *REC, "--db", "s.db", "--seed", str(2**64 - 1))
@@ -70,6 +72,9 @@ def check_hostile(d, env, text):
     assert code == 1 and "q.db" in says, (code, says)
     code, says = tune(d, env, *REC, "--db", "h.db", limit="-n 11")
     assert code == 3 and "Too many open files" in says, (code, says)
+    for args, words in ((["--rig", "recording:x"], "unknown rig"), (["--rig", "mps-sockets", "--probe", "none"], "is no program")):
+        r = subprocess.run([NCCLTUNE, "record", "n.csv.gz", *args], cwd=d, env=env, capture_output=True, text=True, timeout=60)
+        assert r.returncode == 2 and words in r.stderr, (args, r.returncode, r.stderr)
     left = [p.name for p in pathlib.Path(d).iterdir() if p.name.startswith("nccltune-") and p.is_dir()]
     assert not left, left
 

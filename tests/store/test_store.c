@@ -307,6 +307,7 @@ static void test_conclusions(void **state)
 
     nt_buf_init(&json, 64);
     FAILS(nt_store_load_profile(s, job, &json, &e), NT_E_MISSING, "no profile yet");
+    FAILS(nt_store_load_profile(s, job + 9, &json, &e), NT_E_INVAL, "holds no job");
     OK(nt_store_save_profile(s, job, "{\"format\":1}", &row, 1, &id, &e));
     OK(nt_store_save_profile(s, job, "{\"format\":1}", &row, 1, &again, &e));
     assert_int_equal(id, again);

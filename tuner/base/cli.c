@@ -172,9 +172,9 @@ int nt_cli_parse(const struct nt_command *cmd, int argc, char **argv, void *opts
         }
     }
     if (!help && (nargs < cmd->min_args || nargs > cmd->max_args)) {
-        return nt_fail(err, NT_E_INVAL, 0, "%s: %s: usage: %s %s [options]", cmd->name,
+        return nt_fail(err, NT_E_INVAL, 0, "%s: %s: usage: %s %s%s[options]", cmd->name,
                        nargs < cmd->min_args ? "an argument is missing" : "too many arguments",
-                       cmd->name, cmd->args);
+                       cmd->name, cmd->args, cmd->args[0] != '\0' ? " " : "");
     }
     *ret_nargs = nargs;
     *ret_help = help;

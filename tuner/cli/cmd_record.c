@@ -327,6 +327,20 @@ static int drive(struct rec *r, const char *probe, const char *dir, struct nt_er
     return r->rc;
 }
 
+static int find_probe(const char *named, char *out, size_t size, struct nt_err *err)
+{
+    char real[PATH_MAX];
+
+    if (named == NULL) {
+        return nt_where_probe("nccl", out, size, err);
+    }
+    if (realpath(named, real) == NULL || access(real, X_OK) != 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "--probe %.200s is no program", named);
+    }
+    (void)snprintf(out, size, "%s", real);
+    return 0;
+}
+
 static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_err *err)
 {
     struct rec *r = calloc(1, sizeof(*r));
@@ -343,10 +357,8 @@ static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_
     r->a = opts_;
     r->path = args[0];
     nt_env_init(&r->env);
-    rc = r->a->probe != NULL && realpath(r->a->probe, probe) != NULL
-             ? 0
-             : nt_where_probe("nccl", probe, sizeof(probe), err);
-    rc = rc == 0 ? make_spec(r, err) : rc;
+    rc = make_spec(r, err);
+    rc = rc == 0 ? find_probe(r->a->probe, probe, sizeof(probe), err) : rc;
     rc = rc == 0 ? nt_record_new(&r->spec, r->a->gangs, first_gang(r->path), &r->plan, err) : rc;
     rc = rc == 0 ? nt_workdir_make(getenv("TMPDIR"), &work, err) : rc;
     rc = rc == 0 ? drive(r, probe, work.path, err) : rc;

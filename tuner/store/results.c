@@ -151,6 +151,14 @@ int nt_store_save_profile(struct nt_store *s, int64_t job, const char *json,
     return rc;
 }
 
+static int is_there(void *data, const struct nt_store_job *job, struct nt_err *err)
+{
+    (void)data;
+    (void)job;
+    (void)err;
+    return 0;
+}
+
 int nt_store_load_profile(struct nt_store *s, int64_t job, struct nt_buf *json, struct nt_err *err)
 {
     const struct nt_value v[] = {nt_v_int(job)};
@@ -168,10 +176,12 @@ int nt_store_load_profile(struct nt_store *s, int64_t job, struct nt_buf *json, 
                          (long long)job, json->max);
         }
     } else if (step == SQLITE_DONE) {
-        rc = nt_fail(err, NT_E_MISSING, 0,
-                     "job %lld has no profile yet; 'nccltune tune --resume "
-                     "%lld' finishes it",
-                     (long long)job, (long long)job);
+        rc = nt_store_job_load(s, job, is_there, NULL, err);
+        rc = rc != 0 ? rc
+                     : nt_fail(err, NT_E_MISSING, 0,
+                               "job %lld has no profile yet; 'nccltune tune --resume "
+                               "%lld' finishes it",
+                               (long long)job, (long long)job);
     } else {
         rc = nt_db_fail(s, err, NULL);
     }
