@@ -155,6 +155,16 @@ class Run(Case):
         self.call("diff", "last~2", "last", rc=2)
         self.call("note", "last", "novalue", rc=2)
 
+    def test_reading_makes_nothing(self):
+        """Who only looks needs no folder that can be written."""
+        state = os.path.join(self.dir, "none")
+        for args in (("diff", "last", "last"), ("note", "last", "a=1")):
+            self.assertIn("no run", self.call(*args, rc=2, XDG_STATE_HOME=state).stderr)
+        if os.geteuid() != 0:  # root's lies in the system's folder
+            self.assertIn("no profile", self.call("status", XDG_STATE_HOME=state).stdout)
+            self.assertIn("nothing is installed", self.call("uninstall", XDG_STATE_HOME=state).stderr)
+        self.assertFalse(os.path.exists(state))
+
 
 class Doctor(Case):
     def live(self, *args, **env):

@@ -160,8 +160,15 @@ static void test_notes(void **state)
     assert_int_equal(nt_manifest_note(b, "=1", NULL), -NT_E_INVAL);
     assert_int_equal(nt_manifest_note(b, "tok/s", NULL), -NT_E_INVAL);
     assert_int_equal(nt_manifest_note(b, "x=\xff", NULL), -NT_E_INVAL);
+    assert_int_equal(nt_manifest_note(a,
+                                      "\x1b[2J=\xc2\x9b"
+                                      "31m",
+                                      NULL),
+                     0);
+    assert_int_equal(nt_manifest_note(b, "\x1b[2J=\x07", NULL), 0);
     nt_buf_init(&out, 4096);
     nt_rundiff_notes(a, b, &out);
+    assert_non_null(strstr(nt_buf_str(&out), "?[2J: ?31m, then ?\n")); /* no terminal is driven */
     assert_non_null(strstr(nt_buf_str(&out), "tok/s: 88.8, then 82.2 (-7.4 %)\n"));
     assert_non_null(strstr(nt_buf_str(&out), "model: a=b, then c\n"));
     nt_buf_done(&out);

@@ -350,6 +350,32 @@ static void test_deep_brackets(void **state)
     free(text);
 }
 
+/* The line of each key was once looked for from the top: minutes for a file of many. */
+static void test_many_json_keys(void **state)
+{
+    enum { KEYS = 150000 };
+    (void)state;
+    for (size_t k = 0; k < 2; k++) {
+        struct nt_buf b;
+        struct nt_lint_file *f;
+        nt_buf_init(&b, NT_LINT_MAX_BYTES);
+        nt_buf_puts(&b, "{\"env\":{");
+        for (int i = 0; i < KEYS; i++) {
+            char key[40];
+            (void)snprintf(key, sizeof(key),
+                           k == 0 ? "\n\"NCCL_A%d\":\"1\"," : "\n\"NCCL\\u005fA%d\":\"1\",", i);
+            nt_buf_puts(&b, key);
+        }
+        nt_buf_puts(&b, "\n\"NCCL_Z\":\"1\"}}");
+        assert_false(b.failed);
+        f = read_as("env.json", nt_buf_str(&b), NT_LINT_JSON_ENV);
+        assert_int_equal(f->nvars, NT_LINT_MAX_VARS);
+        assert_int_equal(f->vars[1000].line, k == 0 ? 1002 : 1);
+        nt_lint_free(f);
+        nt_buf_done(&b);
+    }
+}
+
 /* A NUL once stopped the shell's reader for good. */
 static void test_nul_in_shell(void **state)
 {
@@ -427,10 +453,10 @@ static void test_bounds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cases),       cmocka_unit_test(test_environ),
-        cmocka_unit_test(test_no_text),     cmocka_unit_test(test_deep_brackets),
-        cmocka_unit_test(test_across),      cmocka_unit_test(test_wrong_kind),
-        cmocka_unit_test(test_output),      cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_nul_in_shell)};
+        cmocka_unit_test(test_cases),          cmocka_unit_test(test_environ),
+        cmocka_unit_test(test_no_text),        cmocka_unit_test(test_deep_brackets),
+        cmocka_unit_test(test_many_json_keys), cmocka_unit_test(test_across),
+        cmocka_unit_test(test_wrong_kind),     cmocka_unit_test(test_output),
+        cmocka_unit_test(test_bounds),         cmocka_unit_test(test_nul_in_shell)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -280,6 +280,18 @@ void nt_text_plain(char *text)
     text[out] = '\0';
 }
 
+void nt_buf_put_plain(struct nt_buf *out, const char *text)
+{
+    char *copy = strdup(text);
+    if (copy == NULL) {
+        out->failed = true;
+        return;
+    }
+    nt_text_plain(copy);
+    nt_buf_puts(out, copy);
+    free(copy);
+}
+
 bool nt_is_utf16(const char *text, size_t len)
 {
     if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "tuner/base/err.h"
+#include "tuner/base/buf.h"
 
 NT_MUST_CHECK int nt_parse_u64(const char *text, uint64_t *ret, struct nt_err *err);
 NT_MUST_CHECK int nt_parse_i64(const char *text, int64_t *ret, struct nt_err *err);
@@ -34,6 +34,7 @@ size_t nt_utf8(const char *text, size_t len, uint32_t *ret_code);
 bool nt_is_control(uint32_t code);
 /* In place: what drives a terminal and what is no UTF-8 becomes '?'. Never longer than it was. */
 void nt_text_plain(char *text);
+void nt_buf_put_plain(struct nt_buf *out, const char *text);
 /* Whether a file is UTF-16, as Windows' shells and editors write it: by its mark, or by a NUL in
  * every second byte of its first word. */
 bool nt_is_utf16(const char *text, size_t len);

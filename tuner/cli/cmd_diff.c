@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tuner/base/json.h"
+#include "tuner/base/text.h"
 #include "tuner/deliver/manifest.h"
 #include "tuner/deliver/rundiff.h"
 
@@ -25,7 +26,7 @@ static const struct nt_opt diff_opts[] = {
     NT_OPT(NT_O_FLAG, diff_args, all, "all", 'a', NULL, "also what cannot have made a difference"),
     {0}};
 
-static void print_text(const json_t *a, const json_t *b, const struct nt_rundiff *d, bool all,
+static void print_text(const json_t *a, const json_t *b, struct nt_rundiff *d, bool all,
                        struct nt_buf *out)
 {
     size_t hidden = d->more;
@@ -43,6 +44,7 @@ static void print_text(const json_t *a, const json_t *b, const struct nt_rundiff
             weight = (int)d->v[i].weight;
             nt_buf_printf(out, "%s:\n", nt_weight_names[weight]);
         }
+        nt_text_plain(d->v[i].text);
         nt_buf_printf(out, "  %-9s %s\n", d->v[i].what, d->v[i].text);
     }
     if (d->n == 0) {

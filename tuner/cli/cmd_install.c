@@ -388,6 +388,9 @@ static int run_uninstall(const void *opts, unsigned nargs, char **args, struct n
                                            : NULL,
                           prefix, &said, err);
     }
+    if (rc == 0 && said.len == 0) {
+        nt_buf_puts(&said, "nothing is installed that could be taken away\n");
+    }
     print_said(&said);
     nt_buf_done(&said);
     return rc;

@@ -38,7 +38,11 @@ static int manifest_folder(const struct nt_install_where *w, unsigned flags, str
     if (w->root != NULL || geteuid() == 0) {
         return nt_safe_folder(w->root, MANIFEST_FOLDER, geteuid(), flags, err);
     }
-    rc = nt_state_folder("installed", path, sizeof(path), err);
+    rc = nt_state_path("installed", path, sizeof(path), err);
+    if ((flags & NT_SAFE_CREATE) == 0 && (rc != 0 || access(path, X_OK) != 0)) {
+        return nt_fail(err, NT_E_MISSING, 0, "nothing of this user is installed");
+    }
+    rc = rc == 0 ? nt_own_folder(path, err) : rc;
     if (rc != 0) {
         return rc;
     }
@@ -91,13 +95,14 @@ static int save_manifest(const struct nt_install_where *w, const json_t *m, stru
 {
     char temp[128];
     struct nt_buf text;
-    int rc, folder = manifest_folder(w, NT_SAFE_CREATE, err);
+    bool empty = json_array_size(json_object_get(m, "files")) == 0;
+    int rc, folder = manifest_folder(w, empty ? 0 : NT_SAFE_CREATE, err);
 
     if (folder < 0) {
-        return folder;
+        return empty && folder == -NT_E_MISSING ? 0 : folder;
     }
     nt_buf_init(&text, MAX_FILE);
-    if (json_array_size(json_object_get(m, "files")) == 0) {
+    if (empty) {
         rc = unlinkat(folder, MANIFEST_NAME, 0) == 0 || errno == ENOENT
                  ? 0
                  : nt_fail(err, NT_E_IO, errno, "remove " MANIFEST_NAME);

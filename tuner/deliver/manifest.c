@@ -147,7 +147,7 @@ static int find_id(const char *name, char *id, size_t size, struct nt_err *err)
     struct dirent **list = NULL;
     int n, back = back_from_last(name), found = -1, rc = 0, many = 0;
 
-    rc = nt_state_folder("runs", folder, sizeof(folder), err);
+    rc = nt_state_path("runs", folder, sizeof(folder), err);
     if (rc != 0) {
         return rc;
     }

@@ -7,6 +7,7 @@
 #include <string.h>
 #include "schema/tunables.h"
 #include "tuner/base/json.h"
+#include "tuner/base/text.h"
 #include "tuner/topology/topology.h"
 
 const char *const nt_weight_names[] = {"likely", "possible", "unlikely", "no effect", NULL};
@@ -392,14 +393,19 @@ void nt_rundiff_notes(const json_t *a, const json_t *b, struct nt_buf *out)
         const json_t *r = json_object_get(y, key);
         if (json_is_number(q) && json_is_number(r)) {
             double p = json_number_value(q), s = json_number_value(r);
-            nt_buf_printf(out, "%s: %g, then %g", key, p, s);
+            nt_buf_put_plain(out, key);
+            nt_buf_printf(out, ": %g, then %g", p, s);
             if (p != 0) {
                 nt_buf_printf(out, " (%+.1f %%)", 100 * (s - p) / fabs(p));
             }
             nt_buf_puts(out, "\n");
         } else if (json_is_string(q) && json_is_string(r)) {
-            nt_buf_printf(out, "%s: %s, then %s\n", key, json_string_value(q),
-                          json_string_value(r));
+            nt_buf_put_plain(out, key);
+            nt_buf_puts(out, ": ");
+            nt_buf_put_plain(out, json_string_value(q));
+            nt_buf_puts(out, ", then ");
+            nt_buf_put_plain(out, json_string_value(r));
+            nt_buf_puts(out, "\n");
         }
     }
 }

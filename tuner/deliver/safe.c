@@ -177,7 +177,7 @@ int nt_own_folder(const char *path, struct nt_err *err)
     return 0;
 }
 
-int nt_state_folder(const char *leaf, char *out, size_t size, struct nt_err *err)
+int nt_state_path(const char *leaf, char *out, size_t size, struct nt_err *err)
 {
     const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
     int n;
@@ -192,5 +192,11 @@ int nt_state_folder(const char *leaf, char *out, size_t size, struct nt_err *err
     if (n < 0 || (size_t)n >= size) {
         return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "folder of %s", leaf);
     }
-    return nt_own_folder(out, err);
+    return 0;
+}
+
+int nt_state_folder(const char *leaf, char *out, size_t size, struct nt_err *err)
+{
+    int rc = nt_state_path(leaf, out, size, err);
+    return rc == 0 ? nt_own_folder(out, err) : rc;
 }

@@ -34,5 +34,8 @@ NT_MUST_CHECK int nt_safe_write_temp(int folder, const char *name, const void *d
  * under XDG_STATE_HOME; links on the way are the user's own affair. The last one must be the
  * caller's. */
 NT_MUST_CHECK int nt_own_folder(const char *path, struct nt_err *err);
-/* ${XDG_STATE_HOME:-~/.local/state}/nccltune/LEAF, made if missing. */
+/* ${XDG_STATE_HOME:-~/.local/state}/nccltune/LEAF: the words only, for who reads; nothing is made.
+ * NT_E_INVAL when neither is set. */
+NT_MUST_CHECK int nt_state_path(const char *leaf, char *out, size_t size, struct nt_err *err);
+/* The same, made if missing, for who writes. */
 NT_MUST_CHECK int nt_state_folder(const char *leaf, char *out, size_t size, struct nt_err *err);

@@ -1,5 +1,4 @@
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "schema/tunables.h"
@@ -70,22 +69,10 @@ static bool shown(const struct nt_lint_var *v)
     return v->where != NT_W_POLICY && v->where != NT_W_LOG && nt_lint_is_ours(v->name);
 }
 
-static void plain(struct nt_buf *out, const char *text)
-{
-    char *copy = strdup(text);
-    if (copy == NULL) {
-        out->failed = true;
-        return;
-    }
-    nt_text_plain(copy);
-    nt_buf_puts(out, copy);
-    free(copy);
-}
-
 void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
 {
     char version[24], taken[128];
-    plain(out, f->name);
+    nt_buf_put_plain(out, f->name);
     nt_buf_printf(out, ": %s, read as NCCL %s does\n", nt_lint_form_words[f->form],
                   nt_nccl_version_text(f->version, version, sizeof(version)));
     for (size_t i = 0; i < f->nvars; i++) {
@@ -94,23 +81,23 @@ void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
             continue;
         }
         nt_buf_printf(out, "%6u  ", v->line);
-        plain(out, v->name);
+        nt_buf_put_plain(out, v->name);
         nt_buf_puts(out, " = ");
-        plain(out, v->value != NULL ? v->value : "(host)");
+        nt_buf_put_plain(out, v->value != NULL ? v->value : "(host)");
         if (v->value == NULL || strcmp(taken_text(f, v, taken, sizeof(taken)), v->value) != 0) {
             nt_buf_puts(out, "  -> ");
-            plain(out, taken_text(f, v, taken, sizeof(taken)));
+            nt_buf_put_plain(out, taken_text(f, v, taken, sizeof(taken)));
         }
         if (v->group[0] != '\0') {
             nt_buf_puts(out, "  (");
-            plain(out, v->group);
+            nt_buf_put_plain(out, v->group);
             nt_buf_puts(out, ")");
         }
         nt_buf_puts(out, "\n");
     }
     for (size_t i = 0; i < f->nfindings; i++) {
         const struct nt_lint_finding *x = &f->findings[i];
-        plain(out, f->name);
+        nt_buf_put_plain(out, f->name);
         nt_buf_printf(out, ":%u: %s: %s%s%s [%s]\n", x->line,
                       nt_lint_level_names[nt_lint_rule_level(x->rule)],
                       x->name != NULL ? x->name : "", x->name != NULL ? ": " : "", x->text,

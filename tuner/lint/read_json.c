@@ -9,20 +9,26 @@ struct doc {
     const char *text;
     size_t len;
     size_t found; /* variables and refusals */
+    size_t at;    /* where the last key was found, on this line */
+    uint32_t line;
+    unsigned missed; /* keys that were not found */
 };
 
-/* jansson keeps no places: the line of the first "key" in the text. */
-static uint32_t line_of(const struct doc *d, const char *key)
+/* jansson keeps no places: the line of the next "key" in the text. Members come in their order, so
+ * that the search goes on from the last one: from the top each time, it takes minutes for a file
+ * of many keys. One that is not there (it is written with escapes) keeps the line; after a hundred
+ * of them nothing is looked for. */
+static uint32_t line_of(struct doc *d, const char *key)
 {
     char quoted[300];
-    const char *p;
-    uint32_t line = 1;
     int n = snprintf(quoted, sizeof(quoted), "\"%.250s\"", key);
-    p = n > 0 ? memmem(d->text, d->len, quoted, (size_t)n) : NULL;
-    for (const char *c = d->text; p != NULL && c < p; c++) {
-        line += *c == '\n';
+    const char *p =
+        d->missed < 100 ? memmem(d->text + d->at, d->len - d->at, quoted, (size_t)n) : NULL;
+    d->missed += p == NULL;
+    for (; p != NULL && d->text + d->at < p; d->at++) {
+        d->line += d->text[d->at] == '\n';
     }
-    return line;
+    return d->line;
 }
 
 static void value(struct doc *d, const char *name, const json_t *v)
@@ -114,7 +120,7 @@ static void walk(struct doc *d, const char *key, const json_t *v)
 
 void nt_read_json(struct nt_lint_file *f, const char *text, size_t len)
 {
-    struct doc d = {.f = f, .text = text, .len = len};
+    struct doc d = {.f = f, .text = text, .len = len, .line = 1};
     json_t *root = NULL;
     struct nt_err err = {0};
     if (nt_json_parse(text, len, "it", &root, &err) != 0) {
