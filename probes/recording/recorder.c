@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -173,6 +175,8 @@ static void recorder_free(struct nt_recorder *r)
     if (r != NULL) {
         if (r->out != NULL) {
             (void)gzclose(r->out);
+        } else if (r->fd >= 0) {
+            (void)close(r->fd);
         }
         nt_buf_done(&r->line);
         free(r->path);
@@ -180,30 +184,54 @@ static void recorder_free(struct nt_recorder *r)
     }
 }
 
+/* Opened, and locked while it is: two that write at once would mix their gangs. */
+static int open_held(struct nt_recorder *r, struct nt_err *err)
+{
+    int fd = open(r->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    struct stat was, is;
+
+    if (fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "open %s", r->path);
+    }
+    if (r->fd >= 0 && fstat(r->fd, &was) == 0 && fstat(fd, &is) == 0 && was.st_ino == is.st_ino &&
+        was.st_dev == is.st_dev) {
+        (void)close(fd);
+        return 0;
+    }
+    if (r->fd >= 0) {
+        (void)close(r->fd);
+    }
+    r->fd = fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s is being written by another process", r->path);
+    }
+    return 0;
+}
+
 int nt_recorder_open(const char *path, const char *const *facts, struct nt_recorder **ret,
                      struct nt_recording **ret_old, struct nt_err *err)
 {
     struct nt_recorder *r = calloc(1, sizeof(*r));
     struct nt_recording *old = NULL;
+    struct stat st;
     int rc;
 
     if (r == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "recorder");
     }
-    rc = read_old(path, facts, &old, err);
-    if (rc == 0) {
-        nt_buf_init(&r->line, LINE_BYTES);
-        r->path = strdup(path);
-        r->fd =
-            open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (old != NULL ? O_APPEND : O_TRUNC), 0644);
-        if (r->path == NULL || r->fd < 0) {
-            rc = nt_fail(err, NT_E_IO, errno, "open %s", path);
-        }
+    nt_buf_init(&r->line, LINE_BYTES);
+    r->path = strdup(path);
+    r->fd = -1;
+    rc = r->path == NULL ? nt_fail(err, NT_E_NOMEM, 0, "recorder") : open_held(r, err);
+    rc = rc == 0 ? read_old(path, facts, &old, err) : rc;
+    rc = rc == 0 ? open_held(r, err) : rc; /* a repaired file is another one */
+    if (rc == 0 && old == NULL && fstat(r->fd, &st) == 0 && S_ISREG(st.st_mode) &&
+        ftruncate(r->fd, 0) != 0) {
+        rc = nt_fail(err, NT_E_IO, errno, "begin %s", path);
     }
     if (rc == 0) {
         r->out = gzdopen(r->fd, "ab6");
         if (r->out == NULL) {
-            (void)close(r->fd);
             rc = nt_fail(err, NT_E_NOMEM, 0, "recorder");
         }
     }

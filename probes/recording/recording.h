@@ -80,8 +80,8 @@ struct nt_recorder; /* opaque */
 
 /* A new file takes the facts ([NT_FACT_COUNT], NULL where unknown); an old one must hold the same
  * ones (DATE, NOTE and TEXT aside), or NT_E_INVAL says which differs. Lines that a crash cut are
- * dropped. *ret_old, which may be NULL: what the file already held (nt_recording_free), NULL when
- * it is new. */
+ * dropped. One writer at a time (flock), else NT_E_INVAL. *ret_old, which may be NULL: what the
+ * file already held (nt_recording_free), NULL when it is new. */
 NT_MUST_CHECK int nt_recorder_open(const char *path, const char *const *facts,
                                    struct nt_recorder **ret, struct nt_recording **ret_old,
                                    struct nt_err *err);

@@ -216,7 +216,7 @@ static void test_cut_anywhere(void **state)
 static void test_load_is_strict(void **state)
 {
     char path[64];
-    struct nt_recorder *w = NULL;
+    struct nt_recorder *w = NULL, *second = NULL;
     struct nt_recording *r = NULL;
     struct nt_err e = {0};
     struct stat st;
@@ -226,7 +226,12 @@ static void test_load_is_strict(void **state)
     assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
     assert_int_equal(nt_recorder_open(path, facts, &w, NULL, NULL), 0);
     add_block(w, 1);
+    assert_int_equal(nt_recorder_open(path, facts, &second, NULL, &e), -NT_E_INVAL);
+    assert_non_null(strstr(e.msg, "by another process"));
     assert_int_equal(nt_recorder_close(w, NULL), 0);
+    assert_int_equal(nt_recording_load(path, &r, &e), 0); /* the second one left it as it was */
+    nt_recording_free(r);
+    r = NULL;
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(truncate(path, st.st_size - 3), 0);
     assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
