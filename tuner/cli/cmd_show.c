@@ -3,10 +3,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
-#include "profiles/json/profile.h"
 #include "tuner/base/text.h"
-#include "tuner/store/store.h"
+#include "tuner/cli/profile_arg.h"
 
 struct show_args {
     const char *format, *db;
@@ -177,40 +175,12 @@ static void print_costs(const struct nt_profile *p)
     }
 }
 
-/* A file of that name, else a job's number. */
-static int load(const char *arg, const char *db, struct nt_profile **ret, struct nt_err *err)
-{
-    uint64_t job = 0;
-    char path[4096];
-    struct nt_store *s = NULL;
-    struct nt_buf json;
-    int rc;
-
-    if (access(arg, F_OK) == 0 || nt_parse_u64(arg, &job, NULL) != 0 || job > INT64_MAX) {
-        return nt_profile_load(arg, ret, err);
-    }
-    nt_buf_init(&json, NT_PROFILE_MAX_BYTES);
-    rc = nt_store_default_path(db, false, path, sizeof(path), err);
-    if (rc == 0) {
-        rc = nt_store_open(path, NT_STORE_READ, &s, err);
-    }
-    if (rc == 0) {
-        rc = nt_store_load_profile(s, (int64_t)job, &json, err);
-    }
-    if (rc == 0) {
-        rc = nt_profile_parse(nt_buf_str(&json), json.len, "the job's profile", ret, err);
-    }
-    nt_store_close(s);
-    nt_buf_done(&json);
-    return rc;
-}
-
 static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct show_args *a = opts;
     struct nt_profile *p = NULL;
     struct nt_buf out;
-    int rc = load(args[0], a->db, &p, err);
+    int rc = nt_load_profile_arg(args[0], a->db, &p, err);
     (void)nargs;
 
     if (rc == 0 && a->format != NULL && a->format[0] == 'j') {

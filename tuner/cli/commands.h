@@ -9,6 +9,7 @@ extern const struct nt_command nt_cmd_lint;
 extern const struct nt_command nt_cmd_workload;
 extern const struct nt_command nt_cmd_explain;
 extern const struct nt_command nt_cmd_show;
+extern const struct nt_command nt_cmd_report;
 extern const struct nt_command nt_cmd_export;
 extern const struct nt_command nt_cmd_decide;
 extern const struct nt_command nt_cmd_topo;

@@ -10,6 +10,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_workload,
     &nt_cmd_explain,
     &nt_cmd_show,
+    &nt_cmd_report,
     &nt_cmd_export,
     &nt_cmd_decide,
     &nt_cmd_topo,
