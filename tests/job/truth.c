@@ -125,7 +125,7 @@ static int make_spec(const struct truth_config *c, uint64_t seed, struct nt_spec
     s->effort = c->effort;
     s->seed = seed;
     s->colls[NT_ALL_REDUCE] = s->modes[NT_EAGER] = s->modes[NT_GRAPH] = true;
-    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
+    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = s->dtypes[NT_BF16] = true;
     rc = nt_recorded_spec(c->rec, s, err);
     return rc == 0 ? nt_spec_finish(s, err) : rc;
 }

@@ -78,16 +78,16 @@ static void sweep(const char *base)
     DIR *dir = opendir(base);
 
     while (dir != NULL && (e = readdir(dir)) != NULL) {
-        char path[512], lock[540];
+        char path[PATH_MAX], lock[PATH_MAX];
         struct stat st;
         int fd;
         if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0 ||
             strlen(e->d_name) != strlen(PREFIX) + 6) {
             continue;
         }
-        (void)snprintf(path, sizeof(path), "%s/%s", base, e->d_name);
-        (void)snprintf(lock, sizeof(lock), "%s/lock", path);
-        if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        if (snprintf(path, sizeof(path), "%s/%s", base, e->d_name) >= (int)sizeof(path) ||
+            snprintf(lock, sizeof(lock), "%s/lock", path) >= (int)sizeof(lock) ||
+            lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
             (st.st_mode & 077) != 0) {
             continue;
         }
