@@ -327,6 +327,18 @@ static void test_foreign_text_is_made_plain(void **state)
     }
 }
 
+static void test_doubles(void **state)
+{
+    static const char *const bad[] = {"", " 1", "1 ", "0x10", "nan", "inf", "1e999", "1,5", "1x"};
+    double v = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        assert_int_equal(nt_parse_double(bad[i], &v, NULL), -NT_E_INVAL);
+    }
+    assert_int_equal(nt_parse_double("-1.5e3", &v, NULL), 0);
+    assert_true(v == -1500);
+}
+
 static void test_utf16_is_known(void **state)
 {
     (void)state;
@@ -379,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_write_file_to_device),
         cmocka_unit_test(test_foreign_text_is_made_plain),
         cmocka_unit_test(test_utf16_is_known),
+        cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_unreadable_paths_are_bad_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

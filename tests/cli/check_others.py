@@ -19,6 +19,10 @@ FILES = {
     "topo.xml": '<system version="1"/>', "wide.log": (HEAD + ROW.format(10, 0.82)).encode("utf-16"),
     "wide.conf": "NCCL_ALGO=Ring\n".encode("utf-16"), "wide.csv": "size_bytes,backend,time_us\n".encode("utf-16-le"),
     "csi.conf": "NCCL_FOO=\x9b31mred\n\x9b2J\n",
+    "fast.csv": "collective,ranks,size_bytes,backend,time_us\nall_reduce,8,1024,a,1e-300\nall_reduce,8,1024,b,5\n",
+    "two.xml": '<system version="1"><cpu numaid="0">' + "".join(
+        f'<pci busid="0000:0{i}:00.0" class="0x030200" link_speed="16" link_width="16"><gpu dev="{i}" sm="90" rank="{i}"/></pci>'
+        for i in (1, 2)) + "</cpu></system>",
     "config.json": json.dumps({"hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 1000, "torch_dtype": "bfloat16"}),
 }
 # arguments, exit code, what stdout says, what stderr says
@@ -53,6 +57,9 @@ CASES = [
     (["explain", "-w", "w.json", "-s", "verify=29", "-m", "a.log"], 1, ["never measured"], "never measured for 8 ranks"),
     (["explain", "-w", "w.json", "-s", "verfy=29", "-m", "t.csv"], 2, [], "did you mean 'verify'"),
     (["explain", "-w", "w.json"], 2, [], "--step"),
+    (["workload", "from-config", "config.json", "-o", "none/w.json"], 2, [], "create none/w.json"),
+    (["import", "table", "fast.csv", "-n"], 0, [">9999 %", "not credible"], ""),
+    (["predict", "two.xml", "--nodes", "4294967295"], 2, [], "--nodes"),
 ]
 
 

@@ -205,7 +205,7 @@ int nt_write_file(const char *path, const void *data, size_t len, unsigned mode,
     }
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
     if (fd < 0) {
-        return nt_fail(err, NT_E_IO, errno, "create %s", path);
+        return nt_fail(err, NT_E_INVAL, errno, "create %s", path);
     }
     if (write_all(fd, data, len) != 0 || fchmod(fd, (mode_t)mode) != 0) {
         saved = errno;

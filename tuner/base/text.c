@@ -48,7 +48,8 @@ int nt_parse_double(const char *text, double *ret, struct nt_err *err)
     char *end = NULL;
     double v;
 
-    if (text[0] == '\0' || isspace((unsigned char)text[0])) {
+    /* strtod takes hexadecimal, which nobody means by 0x10 in a column of times */
+    if (text[0] == '\0' || isspace((unsigned char)text[0]) || strpbrk(text, "xX") != NULL) {
         return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a number", text);
     }
     v = strtod(text, &end);

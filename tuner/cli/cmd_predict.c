@@ -10,6 +10,8 @@
 #include "tuner/cli/commands.h"
 #include "tuner/job/spec.h"
 
+enum { MAX_NODES = 65536 };
+
 struct predict_args {
     const char *collectives, *sizes, *mode, *format;
     uint32_t ranks, nodes;
@@ -267,6 +269,10 @@ static int run_predict(const void *opts_, unsigned nargs, char **args, struct nt
 
     nt_buf_init(&note, 4096);
     rc = rc == 0 ? nt_spec_add_sizes(s, a->sizes, err) : rc;
+    if (rc == 0 && (a->nodes > MAX_NODES || a->ranks > MAX_NODES * 64)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "--nodes and --ranks: at most %d and %d", MAX_NODES,
+                     MAX_NODES * 64);
+    }
     if (rc == 0) {
         rc = nargs == 0 || strcmp(args[0], "live") == 0
                  ? nt_topology_read_live(&(struct nt_live_opts){0}, &t, err)

@@ -384,8 +384,13 @@ void nt_verdicts_text(const struct nt_table *t, const struct nt_verdicts *v, str
             nt_buf_printf(out, "%-22s %10.2f", r->arms[d->best].name, r->arms[d->best].value);
         }
         if (d->second >= 0) {
-            nt_buf_printf(out, "  %-22s %10.2f %7.1f %%", r->arms[d->second].name,
-                          r->arms[d->second].value, d->margin_pct);
+            nt_buf_printf(out, "  %-22s %10.2f ", r->arms[d->second].name,
+                          r->arms[d->second].value);
+            if (d->margin_pct > 9999) { /* not a figure that anybody measured */
+                nt_buf_puts(out, "  >9999 %");
+            } else {
+                nt_buf_printf(out, "%7.1f %%", d->margin_pct);
+            }
         }
         nt_buf_printf(out, "  %s%s%s\n", nt_verdict_words[d->verdict],
                       d->why[0] != '\0' ? ": " : "", d->why);
