@@ -22,7 +22,7 @@ CASES = [
     (["show", "nowhere.json"], 2, [], "nowhere.json"),
     (["show", "PROFILE", "--format", "yaml"], 2, [], "unknown value 'yaml'"),
     (["show", "1", "--db", "jobs.db"], 0, ["ring/ll/2", "product static"], ""),
-    (["show", "2", "--db", "jobs.db"], 3, [], "job 2"),
+    (["show", "2", "--db", "jobs.db"], 2, [], "job 2"),
     (["show", "1", "--db", "none.db"], 3, [], "none.db"),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K"], 0,
      ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
