@@ -57,7 +57,7 @@ def page(file):
 REFUSED = [
     (["report"], 2, "PROFILE|JOB"),
     (["report", "nowhere.json"], 2, "nowhere.json"),
-    (["report", "2", "--db", "jobs.db"], 3, "job 2"),
+    (["report", "2", "--db", "jobs.db"], 2, "job 2"),
     (["report", "PROFILE", "--png"], 2, "--svg DIR"),
     (["report", "PROFILE", "--topology", "PROFILE"], 2, "--topology PROFILE"),
     (["report", "PROFILE", "-o", "no/such/folder.html"], 1, "no/such/folder.html"),
