@@ -60,7 +60,7 @@ REFUSED = [
     (["report", "2", "--db", "jobs.db"], 2, "job 2"),
     (["report", "PROFILE", "--png"], 2, "--svg DIR"),
     (["report", "PROFILE", "--topology", "PROFILE"], 2, "--topology PROFILE"),
-    (["report", "PROFILE", "-o", "no/such/folder.html"], 1, "no/such/folder.html"),
+    (["report", "PROFILE", "-o", "no/such/folder.html"], 2, "no/such/folder.html"),
 ]
 
 
