@@ -61,6 +61,22 @@ static void test_bytes_round_trip(void **state)
     }
 }
 
+static void test_times_to_read(void **state)
+{
+    static const struct {
+        double ns;
+        const char *text;
+    } rows[] = {{0, "0 ns"},           {999.4, "999 ns"},  {999.6, "1 µs"},    {13700, "13.7 µs"},
+                {999400, "999 µs"},    {999600, "1 ms"},   {999.6e6, "1 s"},   {176e9, "176 s"},
+                {999.6e9, "16.7 min"}, {5400e9, "90 min"}, {36e12, "600 min"}, {72e12, "20 h"},
+                {36e14, "1000 h"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char text[24];
+        assert_string_equal(nt_format_ns(rows[i].ns, text, sizeof(text)), rows[i].text);
+    }
+}
+
 static void test_durations(void **state)
 {
     static const struct {
@@ -214,6 +230,44 @@ static void test_bad_options(void **state)
     }
 }
 
+/* No line of --help is longer than a screen, and the usage line can be typed as it stands. */
+static void test_help(void **state)
+{
+    static const struct nt_opt long_opts[] = {
+        NT_OPT(NT_O_STR, demo, effort, "a-name-that-takes-all-of-its-column", 'x', "VALUE",
+               "a b c d e f g h i j k l m n o p q r s t u v w x y z a b c d e f g h i j k l m n o"),
+        {0}};
+    static const struct nt_command cmd = {
+        .name = "long",
+        .summary = "s",
+        .args = "[options] -- COMMAND",
+        .opts = long_opts,
+        .details = "µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ µ "
+                   "µ µ µ µ µ µ µ µ µ µ µ µ µ\n\nnext"};
+    char *text = NULL, *rest, *line;
+    size_t size = 0, lines = 0;
+    FILE *f = open_memstream(&text, &size);
+    (void)state;
+
+    assert_non_null(f);
+    nt_cli_help("p", &cmd, f);
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(text, "usage: p long [options] -- COMMAND\n"));
+    assert_non_null(strstr(text, "µ µ\nµ"));
+    assert_non_null(strstr(text, "µ\n\nnext\n\nOptions:\n"));
+    assert_non_null(strstr(text, "all-of-its-column VALUE\n                               a b "));
+    assert_non_null(strstr(text, "\n                               h i j"));
+    for (rest = text; (line = strsep(&rest, "\n")) != NULL; lines++) {
+        size_t shown = 0;
+        for (const char *c = line; *c != '\0'; c++) {
+            shown += ((unsigned char)*c & 0xc0) != 0x80;
+        }
+        assert_in_range(shown, 0, 96);
+    }
+    assert_in_range(lines, 8, 16);
+    free(text);
+}
+
 /* One page a command and one that lists them; a line of text that begins with a dot is no request
  * of roff. */
 static void test_man_pages(void **state)
@@ -225,7 +279,7 @@ static void test_man_pages(void **state)
         const char *file, *says;
     } rows[] = {{"p.1", "\n.BR p\\-demo (1)\ns\n"},
                 {"p-demo.1", "\n.B \\-n, \\-\\-ranks COUNT\n"},
-                {"p-demo.1", "One of: quick, standard\n"},
+                {"p-demo.1", "; one of: quick, standard\n"},
                 {"p-demo.1", "\n.B 70\n"},
                 {"p-dot.1", "\n\\&.first\n.PP\n\\&'second with \\e and \\-\n"}};
     char dir[] = "/tmp/nt-man-XXXXXX", path[64], text[4096];
@@ -393,6 +447,8 @@ int main(void)
         cmocka_unit_test(test_utf16_is_known),
         cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_unreadable_paths_are_bad_input),
+        cmocka_unit_test(test_help),
+        cmocka_unit_test(test_times_to_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAMES = 96 };
+enum { MAX_NAMES = 96, WIDTH = 96, INDENT = 31 };
 
 static int unknown_option(const struct nt_command *cmd, const char *word, struct nt_err *err)
 {
@@ -172,9 +172,10 @@ int nt_cli_parse(const struct nt_command *cmd, int argc, char **argv, void *opts
         }
     }
     if (!help && (nargs < cmd->min_args || nargs > cmd->max_args)) {
-        return nt_fail(err, NT_E_INVAL, 0, "%s: %s: usage: %s %s%s[options]", cmd->name,
+        char usage[256];
+        return nt_fail(err, NT_E_INVAL, 0, "%s: %s: usage: %s", cmd->name,
                        nargs < cmd->min_args ? "an argument is missing" : "too many arguments",
-                       cmd->name, cmd->args, cmd->args[0] != '\0' ? " " : "");
+                       nt_cli_usage(cmd, usage, sizeof(usage)));
     }
     *ret_nargs = nargs;
     *ret_help = help;
@@ -189,24 +190,72 @@ static void option_head(const struct nt_opt *o, char *out, size_t size)
                    o->arg != NULL ? " " : "", o->arg != NULL ? o->arg : "");
 }
 
+const char *nt_cli_usage(const struct nt_command *cmd, char *out, size_t size)
+{
+    bool said = strstr(cmd->args, "[options]") != NULL;
+
+    (void)snprintf(out, size, "%s%s%s%s", cmd->name, cmd->args[0] != '\0' ? " " : "", cmd->args,
+                   said ? "" : " [options]");
+    return out;
+}
+
+/* Text in lines of at most WIDTH characters; what follows the first is indented. A word that does
+ * not fit stands alone; line ends of the text stay. */
+static void wrapped(const char *text, size_t at, size_t indent, FILE *out)
+{
+    while (*text != '\0') {
+        size_t bytes = strcspn(text, " \n"), shown = 0;
+        for (size_t i = 0; i < bytes; i++) {
+            shown += ((unsigned char)text[i] & 0xc0) != 0x80;
+        }
+        if (at > indent && at + 1 + shown > WIDTH) {
+            (void)fprintf(out, "\n%*s", (int)indent, "");
+            at = indent;
+        }
+        (void)fprintf(out, "%s%.*s", at > indent ? " " : "", (int)bytes, text);
+        at += shown + (at > indent);
+        text += bytes;
+        for (; *text == ' ' || *text == '\n'; text++) {
+            if (*text == '\n') {
+                (void)fprintf(out, "\n%*s", text[1] == '\n' ? 0 : (int)indent, "");
+                at = indent;
+            }
+        }
+    }
+    (void)fputc('\n', out);
+}
+
+static void option_help(const struct nt_opt *o, FILE *out)
+{
+    char head[96], text[1024];
+    size_t n, width;
+
+    option_head(o, head, sizeof(head));
+    n = (size_t)snprintf(text, sizeof(text), "%s", o->help);
+    for (const char *const *c = o->choices; c != NULL && *c != NULL && n < sizeof(text); c++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "%s%s%s",
+                              c == o->choices ? " (one of: " : ", ", *c, c[1] == NULL ? ")" : "");
+    }
+    width = strlen(head) + 2;
+    (void)fprintf(out, width < INDENT ? "  %s%*s" : "  %s\n%*s", head,
+                  (int)(width < INDENT ? INDENT - width : INDENT), "");
+    wrapped(text, INDENT, INDENT, out);
+}
+
 void nt_cli_help(const char *program, const struct nt_command *cmd, FILE *out)
 {
-    (void)fprintf(out, "%s %s %s%s[options]\n\n%s\n", program, cmd->name, cmd->args,
-                  cmd->args[0] != '\0' ? " " : "", cmd->summary);
+    char usage[256];
+    (void)fprintf(out, "usage: %s %s\n\n%s\n", program, nt_cli_usage(cmd, usage, sizeof(usage)),
+                  cmd->summary);
     if (cmd->details != NULL) {
-        (void)fprintf(out, "\n%s\n", cmd->details);
+        (void)fputc('\n', out);
+        wrapped(cmd->details, 0, 0, out);
     }
     if (cmd->opts != NULL && cmd->opts[0].name != NULL) {
         (void)fprintf(out, "\nOptions:\n");
     }
     for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
-        char head[96];
-        option_head(o, head, sizeof(head));
-        (void)fprintf(out, "  %-28s %s", head, o->help);
-        for (const char *const *c = o->choices; c != NULL && *c != NULL; c++) {
-            (void)fprintf(out, "%s%s", c == o->choices ? " (one of: " : ", ", *c);
-        }
-        (void)fprintf(out, "%s\n", o->choices != NULL ? ")" : "");
+        option_help(o, out);
     }
 }
 

@@ -67,6 +67,9 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
  * ends the options. */
 NT_MUST_CHECK int nt_cli_parse(const struct nt_command *cmd, int argc, char **argv, void *opts,
                                unsigned *ret_nargs, bool *ret_help, struct nt_err *err);
+/* "NAME ARGS [options]", or with the options where ARGS has them; returns out. */
+const char *nt_cli_usage(const struct nt_command *cmd, char *out, size_t size);
+/* In lines of at most 96 characters. */
 void nt_cli_help(const char *program, const struct nt_command *cmd, FILE *out);
 /* A man page in roff: NAME, SYNOPSIS, DESCRIPTION, OPTIONS, EXIT STATUS. */
 void nt_cli_man(const char *program, const char *version, const struct nt_command *cmd, FILE *out);

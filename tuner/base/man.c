@@ -43,12 +43,13 @@ static void exit_status(FILE *out)
 
 void nt_cli_man(const char *program, const char *version, const struct nt_command *cmd, FILE *out)
 {
+    char usage[256];
     (void)fprintf(out, ".TH %s-%s 1 \"\" \"%s %s\"\n.SH NAME\n%s\\-%s \\- ", program, cmd->name,
                   program, version, program, cmd->name);
     roff(cmd->summary, out);
-    (void)fprintf(out, "\n.SH SYNOPSIS\n.B %s %s\n", program, cmd->name);
-    roff(cmd->args, out);
-    (void)fprintf(out, " [options]\n.SH DESCRIPTION\n");
+    (void)fprintf(out, "\n.SH SYNOPSIS\n.B %s\n", program);
+    roff(nt_cli_usage(cmd, usage, sizeof(usage)), out);
+    (void)fprintf(out, "\n.SH DESCRIPTION\n");
     roff(cmd->details != NULL ? cmd->details : cmd->summary, out);
     (void)fprintf(out, "\n.SH OPTIONS\n");
     for (const struct nt_opt *o = cmd->opts; o != NULL && o->name != NULL; o++) {
@@ -65,7 +66,7 @@ void nt_cli_man(const char *program, const char *version, const struct nt_comman
         (void)fprintf(out, "\n");
         roff(o->help, out);
         for (const char *const *c = o->choices; c != NULL && *c != NULL; c++) {
-            (void)fprintf(out, "%s%s", c == o->choices ? " One of: " : ", ", *c);
+            (void)fprintf(out, "%s%s", c == o->choices ? "; one of: " : ", ", *c);
         }
         (void)fprintf(out, "\n");
     }

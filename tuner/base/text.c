@@ -159,15 +159,22 @@ char *nt_format_bytes(uint64_t bytes, char *out, size_t size)
 
 char *nt_format_ns(double ns, char *out, size_t size)
 {
-    if (ns < 1e3) {
+    static const struct {
+        double ns;
+        const char *name;
+    } units[] = {{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}, {60e9, "min"}, {3600e9, "h"}};
+    size_t i = 0;
+
+    if (ns < 999.5) {
         (void)snprintf(out, size, "%.0f ns", ns);
-    } else if (ns < 1e6) {
-        (void)snprintf(out, size, "%.3g µs", ns / 1e3);
-    } else if (ns < 1e9) {
-        (void)snprintf(out, size, "%.3g ms", ns / 1e6);
-    } else {
-        (void)snprintf(out, size, "%.3g s", ns / 1e9);
+        return out;
     }
+    /* The unit is the one in which three digits are enough: 999.6 µs is 1 ms, not 1e+03 µs. */
+    while (i + 1 < sizeof(units) / sizeof(units[0]) && ns / units[i].ns >= 999.5) {
+        i++;
+    }
+    (void)snprintf(out, size, ns / units[i].ns < 999.5 ? "%.3g %s" : "%.0f %s", ns / units[i].ns,
+                   units[i].name);
     return out;
 }
 
