@@ -324,9 +324,12 @@ static void test_conclusions(void **state)
     nt_store_close(s);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM profile"), 2);
     /* The newest profile only. */
-    assert_int_equal(count_of(p->db, "SELECT count(*) FROM speedups WHERE gain_pct = 50.0 AND"
-                                     " lo_pct = 20.0 AND tuned_us = 0.08 AND setting = 'default'"),
-                     1);
+    assert_int_equal(
+        count_of(
+            p->db,
+            "SELECT count(*) FROM speedups WHERE gain_pct = 33.33 AND"
+            " lo_pct = 16.67 AND verdict = 'tuned' AND tuned_us = 0.08 AND setting = 'default'"),
+        1);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM speedups"), 1);
 }
 
