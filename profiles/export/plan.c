@@ -171,7 +171,7 @@ static void row_comment(const struct nt_plan *plan, const struct nt_profile_row 
         const struct nt_profile_class *c = &classes->v[i];
         if (c->coll == r->coll && c->bytes >= r->min_bytes && c->bytes <= r->max_bytes &&
             c->verdict == NT_VD_TUNED && !isnan(c->gain)) {
-            comment(out, mark, "  %s %s: %.1f %% faster (%.1f to %.1f %%, %u pairs)",
+            comment(out, mark, "  %s %s: %.1f %% less time (%.1f to %.1f %%, %u pairs)",
                     nt_format_bytes(c->bytes, at, sizeof(at)), nt_mode_names[c->mode],
                     100 * c->gain, 100 * c->interval[0], 100 * c->interval[1], c->pairs);
         }

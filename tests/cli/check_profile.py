@@ -25,10 +25,12 @@ CASES = [
     (["show", "2", "--db", "jobs.db"], 2, [], "job 2"),
     (["show", "1", "--db", "none.db"], 3, [], "none.db"),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K"], 0,
-     ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
+     ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K bytes", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--mode", "graph"], 0,
      ["gain 25.0 %", "runner-up ring/ll/4", "rejected  tree/ll: slower in eager mode"], ""),
-    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M"], 0, ["all_reduce 1M: default", "nearest class 1M: default"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M"], 0, ["all_reduce 1M: default", "no row covers it; nearest class 1M: default"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "64M", "--mode", "stream"], 0, ["evidence  none of mode stream"], ""),
+    (["decide", "EMPTY", "-c", "all_reduce", "-b", "1M", "--static"], 0, ["the product sets nothing"], ""),
     (["decide", "PROFILE", "-c", "all_gather", "-b", "1M"], 0, ["all_gather 1M: default", "was not measured"], ""),
     (["decide", "PROFILE", "-c", "alltoall", "-b", "1M"], 0, ["NCCL asks no tuner about this collective"], ""),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "64M", "--static"], 0, ["NCCL_ALGO=allreduce:tree,ring"], ""),
@@ -62,7 +64,25 @@ def main():
                 sys.exit(f"{' '.join(args)}: exit {got.returncode}, lacks {missing}\n{got.stdout}\n{got.stderr}")
         assert not list(folder.glob("*.nctable")), "a refused or static export leaves no delivery file"
         check_files(folder)
+        check_words(folder)
     print(f"{len(CASES)} command lines")
+
+
+def check_words(folder):
+    """Classes are shown by size, each once; what its own test does not prove is said; the choice is no runner-up."""
+    document = json.loads((folder / "PROFILE").read_text())
+    classes = document["products"]["table"]["classes"]
+    classes[1]["p_adjusted"] = 0.023
+    classes[2]["runners_up"] = [{"setting": "default", "ns": 62000}, {"setting": "ring/ll", "ns": 61000}]
+    classes.reverse()
+    (folder / "WORDS").write_text(json.dumps(document))
+    shown = run("show", "WORDS", cwd=folder).stdout
+    rows = [line.split() for line in shown.split("product static")[0].splitlines() if line.startswith("  all_reduce")]
+    assert [(r[1], r[2]) for r in rows] == [("14K", "eager"), ("14K", "graph"), ("1M", "graph"), ("64M", "graph")], shown
+    assert shown.count("alone p = 0.023") == 1 and "  tuned: in the profile" in shown and "  guard:" not in shown, shown
+    assert "first call   default 1.2 s" in shown, shown
+    said = run("decide", "WORDS", "-c", "all_reduce", "-b", "1M", cwd=folder).stdout
+    assert "runner-up ring/ll" in said and "runner-up default" not in said, said
 
 
 def check_files(folder):

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include "profiles/json/profile.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
@@ -22,7 +23,8 @@ static const struct nt_opt decide_opts[] = {
      .help = "the collective",
      .choices = nt_coll_names},
     NT_OPT(NT_O_BYTES, decide_args, bytes, "bytes", 'b', "SIZE",
-           "bytes as NCCL counts them: element size x the larger of send and receive count"),
+           "48K, 1M or plain bytes, as NCCL counts them: element size x the larger of send and "
+           "receive count"),
     {.name = "mode",
      .type = NT_O_STR,
      .offset = offsetof(struct decide_args, mode),
@@ -46,24 +48,26 @@ static void reason(const struct nt_profile *p, enum nt_product product, int coll
 {
     char lo[24], hi[24];
     if (r != NULL) {
-        (void)snprintf(out, size, "the row for %s to %s",
+        (void)snprintf(out, size, "the row for %s to %s bytes",
                        nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
                        nt_format_bytes(r->max_bytes, hi, sizeof(hi)));
     } else if (product == NT_TABLE && coll >= NT_TUNER_COLLS) {
         (void)snprintf(out, size, "NCCL asks no tuner about this collective; only variables apply");
     } else if (product == NT_STATIC) {
-        (void)snprintf(out, size, "NCCL chooses, under the product's variables");
+        (void)snprintf(out, size, "%s",
+                       p->product[product].vars.n > 0
+                           ? "NCCL chooses, under the product's variables"
+                           : "the product sets nothing: NCCL chooses");
     } else if (c == NULL) {
         (void)snprintf(out, size, "no row, and this collective was not measured");
     } else {
-        (void)snprintf(out, size, "no row: nearest class %s: %s",
+        (void)snprintf(out, size, "no row covers it; nearest class %s: %s",
                        nt_format_bytes(c->bytes, lo, sizeof(lo)),
                        nt_class_verdict_names[c->verdict]);
     }
-    (void)p;
 }
 
-static void print_class(const struct nt_profile_class *c)
+static void print_class(const struct nt_profile_class *c, const char *chosen)
 {
     char at[24], was[24], now[24];
     (void)printf("  evidence  %s %s %s: %s", nt_coll_names[c->coll],
@@ -79,6 +83,9 @@ static void print_class(const struct nt_profile_class *c)
     }
     (void)printf("\n");
     for (size_t i = 0; i < c->runners_up.n; i++) {
+        if (strcmp(c->runners_up.v[i].setting, chosen) == 0) {
+            continue; /* where a row was turned down, the default that stays is among them */
+        }
         (void)printf("  runner-up %s", c->runners_up.v[i].setting);
         (void)(isnan(c->runners_up.v[i].ns)
                    ? printf("\n")
@@ -165,8 +172,11 @@ static int run_decide(const void *opts, unsigned nargs, char **args, struct nt_e
             (void)printf("  variable  %s=%s\n", p->product[product].vars.v[i].name,
                          p->product[product].vars.v[i].value);
         }
+        if (c == NULL && mode >= 0) {
+            (void)printf("  evidence  none of mode %s\n", nt_mode_names[mode]);
+        }
         if (c != NULL) {
-            print_class(c);
+            print_class(c, setting);
         }
     }
     nt_profile_free(p);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "tuner/base/text.h"
 #include "tuner/cli/profile_arg.h"
@@ -77,6 +78,12 @@ static int width(const char *s, int characters)
     return characters;
 }
 
+/* A class is in the profile when any of its modes proved the gain: this one did not by itself. */
+static bool proved_elsewhere(const struct nt_profile_class *c)
+{
+    return c->verdict == NT_VD_TUNED && c->p_adjusted > 0.005;
+}
+
 static void print_class(const struct nt_profile_class *c)
 {
     char bytes[24], was[24], found[24], now[24], gain[48] = "-";
@@ -91,10 +98,66 @@ static void print_class(const struct nt_profile_class *c)
     a = time_text(c->default_ns, was, sizeof(was));
     b = time_text(c->as_found_ns, found, sizeof(found));
     d = time_text(c->tuned_ns, now, sizeof(now));
-    (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-16s%s\n", nt_coll_names[c->coll],
+    (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-16s%s", nt_coll_names[c->coll],
                  nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
                  width(a, 10), a, width(b, 10), b, width(d, 10), d, gain,
                  c->setting != NULL ? c->setting : "", nt_class_verdict_names[c->verdict]);
+    (void)printf(proved_elsewhere(c) ? ", alone p = %.2g\n" : "\n", c->p_adjusted);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    const struct nt_profile_class *x = *(const struct nt_profile_class *const *)a,
+                                  *y = *(const struct nt_profile_class *const *)b;
+    if (x->coll != y->coll) {
+        return x->coll < y->coll ? -1 : 1;
+    }
+    if (x->bytes != y->bytes) {
+        return x->bytes < y->bytes ? -1 : 1;
+    }
+    return (x->mode > y->mode) - (x->mode < y->mode);
+}
+
+/* The words of the last column, as far as they occur. */
+static void print_legend(const struct nt_profile_classes *classes)
+{
+    static const char *const meaning[NT_VD_COUNT] = {
+        [NT_VD_TUNED] = "in the profile: a gain is proved in one mode at least, and no mode and "
+                        "no check is slower",
+        [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
+        [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL's choice stays",
+        [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",
+        [NT_VD_GUARD] = "could not be shown to be no slower everywhere; NCCL's choice stays",
+        [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL's choice stays"};
+    (void)printf("  gain: less time than the faster baseline, with its 95 %% interval\n"
+                 "  setting: algorithm/protocol/channels; what is left out is NCCL's choice\n");
+    for (int k = 0; k < NT_VD_COUNT; k++) {
+        for (size_t i = 0; i < classes->n; i++) {
+            if ((int)classes->v[i].verdict == k) {
+                (void)printf("  %s: %s\n", nt_class_verdict_names[k], meaning[k]);
+                break;
+            }
+        }
+    }
+}
+
+static void print_classes(const struct nt_profile_classes *classes)
+{
+    const struct nt_profile_class **sorted = calloc(classes->n + 1, sizeof(*sorted));
+
+    (void)printf("  %-15s%8s  %-7s%10s%10s%10s  %-24s%-16s%s\n", "collective", "bytes", "mode",
+                 "default", "as found", "tuned", "gain [95 %]", "setting", "verdict");
+    for (size_t i = 0; i < classes->n && sorted != NULL; i++) {
+        sorted[i] = &classes->v[i];
+    }
+    if (sorted != NULL) {
+        qsort(sorted, classes->n, sizeof(*sorted), by_size);
+    }
+    for (size_t i = 0; i < classes->n; i++) {
+        print_class(sorted != NULL ? sorted[i] : &classes->v[i]);
+    }
+    free(sorted);
+    print_legend(classes);
 }
 
 static void print_rows(const struct nt_profile_rows *rows)
@@ -108,8 +171,8 @@ static void print_rows(const struct nt_profile_rows *rows)
                      nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
                      nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
                      nt_call_text(&call, text, sizeof(text)));
-        (void)printf(r->executed_channels > 0 ? ", executed on %u channels\n" : "\n",
-                     r->executed_channels);
+        (void)printf(r->executed_channels > 0 ? ", executed on %u channel%s\n" : "\n",
+                     r->executed_channels, r->executed_channels == 1 ? "" : "s");
     }
 }
 
@@ -124,11 +187,7 @@ static void print_product(const struct nt_profile *p, enum nt_product which, boo
     print_vars("variable", &product->vars);
     print_rows(&product->rows);
     if (product->classes.n > 0) {
-        (void)printf("  %-15s%8s  %-7s%10s%10s%10s  %-24s%-16s%s\n", "collective", "bytes", "mode",
-                     "default", "as found", "tuned", "gain [95 %]", "setting", "verdict");
-    }
-    for (size_t i = 0; i < product->classes.n; i++) {
-        print_class(&product->classes.v[i]);
+        print_classes(&product->classes);
     }
     for (size_t i = 0; i < product->classes.n && reproduce; i++) {
         const struct nt_profile_class *c = &product->classes.v[i];
@@ -145,7 +204,7 @@ static void print_noteds(const char *title, const struct nt_noteds *list)
 {
     for (size_t i = 0; i < list->n; i++) {
         char bytes[24];
-        (void)printf("%-11s%s: %s", i == 0 ? title : "", list->v[i].setting, list->v[i].why);
+        (void)printf("%-13s%s: %s", i == 0 ? title : "", list->v[i].setting, list->v[i].why);
         if (!isnan(list->v[i].memory_bytes) && list->v[i].memory_bytes > 0) {
             (void)printf(", takes %s",
                          nt_format_bytes((uint64_t)list->v[i].memory_bytes, bytes, sizeof(bytes)));
@@ -158,7 +217,7 @@ static void print_costs(const struct nt_profile *p)
 {
     char a[24], b[24], c[24];
     if (!isnan(p->memory.default_bytes)) {
-        (void)printf("memory     default %.0f MiB", p->memory.default_bytes / 1048576);
+        (void)printf("memory       default %.0f MiB", p->memory.default_bytes / 1048576);
         (void)(isnan(p->memory.static_bytes)
                    ? 0
                    : printf(", static %.0f MiB", p->memory.static_bytes / 1048576));
@@ -168,7 +227,7 @@ static void print_costs(const struct nt_profile *p)
         (void)printf(" a rank\n");
     }
     if (!isnan(p->first_call.default_ns)) {
-        (void)printf("first call default %s, static %s, table %s\n",
+        (void)printf("first call   default %s, static %s, table %s\n",
                      time_text(p->first_call.default_ns, a, sizeof(a)),
                      time_text(p->first_call.static_ns, b, sizeof(b)),
                      time_text(p->first_call.table_ns, c, sizeof(c)));
@@ -199,7 +258,7 @@ static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err
         print_noteds("inert", &p->inert);
         print_costs(p);
         if (p->delivery.hash != NULL && p->delivery.hash[0] != '\0') {
-            (void)printf("delivery   %s\n", p->delivery.file);
+            (void)printf("delivery     %s\n", p->delivery.file);
         }
     }
     nt_profile_free(p);
