@@ -66,6 +66,21 @@ static int answer(const struct query_args *a, const char *sql, struct nt_err *er
     return rc;
 }
 
+/* Who mistypes a name is told where the names are. */
+static int with_hint(int rc, struct nt_err *err)
+{
+    char said[sizeof(err->msg)];
+
+    if (rc == 0 || strstr(err->msg, "no such ") == NULL) {
+        return rc;
+    }
+    (void)snprintf(said, sizeof(said), "%s", err->msg);
+    return nt_fail(err, NT_E_INVAL, 0,
+                   "%s; `nccltune query` lists the views, `nccltune query --view NAME --rows 1` "
+                   "the columns of one",
+                   said);
+}
+
 static int run_query(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct query_args *a = opts;
@@ -88,7 +103,7 @@ static int run_query(const void *opts, unsigned nargs, char **args, struct nt_er
         sql = nt_buf_str(&input);
     }
     if (rc == 0) {
-        rc = answer(a, sql, err);
+        rc = with_hint(answer(a, sql, err), err);
     }
     nt_buf_done(&input);
     return rc;
@@ -109,5 +124,10 @@ const struct nt_command nt_cmd_query = {
         "Nothing can be changed by it: writing, PRAGMA, ATTACH and functions that reach outside "
         "are "
         "refused, so that other people's databases and other people's SQL are safe to try.\n\n"
-        "Times in views are microseconds (_us), gains percent (_pct). docs/database.md describes "
-        "tables and views."};
+        "Times in views are microseconds (_us) or nanoseconds (_ns), gains percent of the time "
+        "that is "
+        "saved (_pct). docs/database.md describes tables and views.\n\n"
+        "The ten largest gains: nccltune query \"SELECT * FROM speedups ORDER BY gain_pct DESC "
+        "LIMIT 10\". "
+        "The noisiest cases: nccltune query \"SELECT * FROM noise ORDER BY between_gangs_pct DESC "
+        "LIMIT 10\"."};

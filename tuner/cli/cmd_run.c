@@ -390,7 +390,7 @@ out:
 const struct nt_command nt_cmd_run = {
     .name = "run",
     .summary = "a command with a profile applied, and a manifest of the run",
-    .args = "-- COMMAND [ARG...]",
+    .args = "[options] -- COMMAND [ARG...]",
     .min_args = 1,
     .max_args = UINT_MAX,
     .opts = run_opts,

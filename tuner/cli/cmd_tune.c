@@ -44,6 +44,9 @@ static const struct tune_args defaults = {.rig = "auto",
 static const char *const formats[] = {"text", "json", NULL};
 static const char *const paces[] = {"none", "real", NULL};
 
+/* Needs no quotes in a shell. */
+#define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+
 #define T tune_args
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
@@ -323,7 +326,9 @@ static int make_spec(struct tune *t, struct nt_err *err)
     if (rc != 0) {
         return rc;
     }
-    if (strncmp(a->rig, "recording:", 10) == 0) {
+    if (strcmp(a->rig, "recording") == 0) {
+        rc = use_recording(t, "", err); /* says which there are */
+    } else if (strncmp(a->rig, "recording:", 10) == 0) {
         rc = use_recording(t, a->rig + 10, err);
     } else if (strncmp(a->rig, "model:", 6) == 0) {
         rc = use_model(t, a->rig + 6, err);
@@ -345,7 +350,9 @@ static int make_spec(struct tune *t, struct nt_err *err)
 static void on_progress(void *data, const struct nt_job_progress *p)
 {
     struct tune *t = data;
-    char line[256], best[128] = "", cs[64], call[48], held[24], left[24];
+    char line[256], best[128] = "", left[48] = "", cs[64], call[48], text[24];
+    /* A replay without its pauses says nothing about how long it will take. */
+    bool paced = t->spec.rig < NT_RIG_RECORDING || strcmp(t->a->pace, "real") == 0;
     size_t n;
 
     if (t->a->quiet || (!t->tty && !p->stage_begins)) {
@@ -357,12 +364,14 @@ static void on_progress(void *data, const struct nt_job_progress *p)
                        nt_case_text(&p->plan.best_case, cs, sizeof(cs)),
                        nt_call_text(&p->plan.best_call, call, sizeof(call)));
     }
-    (void)snprintf(
-        line, sizeof(line), "job %lld %s %3.0f %%, %llu trials, %s%s%s%s", (long long)p->job,
-        nt_stage_names[p->plan.stage], 100 * p->plan.done, (unsigned long long)p->plan.trials,
-        nt_format_ns((double)p->wall_ns, held, sizeof(held)), p->plan.left_ns > 0 ? ", about " : "",
-        p->plan.left_ns > 0 ? nt_format_ns((double)p->plan.left_ns, left, sizeof(left)) : "",
-        p->plan.left_ns > 0 ? " left" : "");
+    if (paced && p->plan.left_ns > 0) {
+        (void)snprintf(left, sizeof(left), ", about %s left",
+                       nt_format_ns((double)p->plan.left_ns, text, sizeof(text)));
+    }
+    (void)snprintf(line, sizeof(line), "job %lld %s %3.0f %%, %llu trials, %s%s", (long long)p->job,
+                   nt_stage_names[p->plan.stage], 100 * p->plan.done,
+                   (unsigned long long)p->plan.trials,
+                   nt_format_ns((double)p->wall_ns, text, sizeof(text)), left);
     n = strlen(line) + strlen(best);
     if (t->tty) {
         (void)fprintf(stderr, "\r%s%s%*s", line, best,
@@ -397,10 +406,10 @@ static void print_plan(const struct nt_spec *s)
         (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
     }
     (void)printf("\nfixed      %s\nas found   %s\n", s->fixed[0] != '\0' ? s->fixed : "-",
-                 s->as_found[0] != '\0' ? s->as_found : "as pristine");
+                 s->as_found[0] != '\0' ? s->as_found : "as NCCL alone");
     for (size_t i = 0; i < s->nsettings; i++) {
         (void)printf("%s %s\n", i == 0 ? "settings  " : "          ",
-                     i == 0 ? "as is" : s->settings[i]);
+                     i == 0 ? "NCCL's own" : s->settings[i]);
     }
 }
 
@@ -408,16 +417,17 @@ static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
 {
     const struct nt_profile *p = o->profile;
     double wall = (double)o->totals.wall_ns / 1e9, idle;
-    size_t n[NT_PRODUCT_COUNT] = {0};
+    size_t n[NT_PRODUCT_COUNT] = {0}, served = 0;
     double best = 0;
 
     for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
         for (size_t i = 0; i < p->product[k].classes.n; i++) {
             const struct nt_profile_class *c = &p->product[k].classes.v[i];
-            if (c->verdict == NT_VD_TUNED) {
+            if (c->verdict == NT_VD_TUNED && c->p_adjusted <= t->spec.alpha) {
                 n[k]++;
                 best = c->gain > best ? c->gain : best;
             }
+            served += c->verdict == NT_VD_TUNED && c->p_adjusted > t->spec.alpha;
         }
     }
     if (n[NT_TABLE] + n[NT_STATIC] == 0) {
@@ -426,6 +436,9 @@ static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
         (void)printf(
             "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",
             n[NT_TABLE], n[NT_STATIC], 100 * best);
+    }
+    if (served > 0) {
+        (void)printf("%zu more served by them, not slower, faster by itself not proved.\n", served);
     }
     idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
     (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
@@ -460,6 +473,36 @@ static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_
     return rc;
 }
 
+/* " --NAME VALUE" for a shell; empty without a value. */
+static void shell_option(const char *name, const char *value, struct nt_buf *out)
+{
+    bool plain = value != NULL && value[strspn(value, SHELL_PLAIN)] == '\0';
+
+    if (value == NULL) {
+        return;
+    }
+    nt_buf_printf(out, " --%s %s", name, plain ? value : "'");
+    for (const char *c = value; !plain && *c != '\0'; c++) {
+        nt_buf_printf(out, *c == '\'' ? "'\\''" : "%c", *c);
+    }
+    nt_buf_puts(out, plain ? "" : "'");
+}
+
+/* The whole command line: what a job does not store must be said again. */
+static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *err)
+{
+    const struct tune_args *a = t->a;
+    struct nt_buf more;
+
+    nt_buf_init(&more, (size_t)3 * PATH_MAX);
+    shell_option("rig", t->spec.rig >= NT_RIG_RECORDING ? a->rig : NULL, &more);
+    shell_option("db", a->db, &more);
+    shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
+    (void)nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; `nccltune tune --resume %lld%s` goes on",
+                  (long long)job, nt_buf_str(&more));
+    nt_buf_done(&more);
+}
+
 static int run_job(struct tune *t, struct nt_err *err)
 {
     char path[PATH_MAX];
@@ -490,10 +533,7 @@ static int run_job(struct tune *t, struct nt_err *err)
             (void)fprintf(stderr, "\r%*s\r", (int)t->last_width, "");
         }
         if (rc == -NT_E_INTERRUPTED) {
-            (void)nt_fail(err, NT_E_INTERRUPTED, 0,
-                          "interrupted; `nccltune tune --resume %lld` goes on%s%s",
-                          (long long)o.job, t->a->db != NULL ? " with the same --db " : "",
-                          t->a->db != NULL ? t->a->db : "");
+            say_how_to_resume(t, o.job, err);
         } else if (rc != 0 && o.job != 0) {
             rc = nt_wrap(err, rc, "job %lld", (long long)o.job);
         }

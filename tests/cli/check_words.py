@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""check_words.py NCCLTUNE RECORDINGS: tune and query as a user without a GPU meets them: words, exit codes, and that the
+command line which an interrupted job names goes on with it."""
+import json
+import pathlib
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+
+NCCLTUNE = sys.argv[1]
+RECORDING = sorted(pathlib.Path(sys.argv[2]).glob("*.csv.gz"))[-1]
+RIG = f"recording:{RECORDING}"
+NAME = RECORDING.name.removesuffix(".csv.gz")
+# arguments, exit code, what stdout says, what stderr says
+CASES = [
+    (["tune", "--rig", "recording"], 2, [], NAME),
+    (["tune", "--rig", RIG, "-c", "all_gather"], 2, [], "has no all_gather; it has all_reduce"),
+    (["tune", "--rig", RIG, "--dry-run"], 0, ["as found   as NCCL alone", "settings   NCCL's own"], ""),
+    (["run", "--dry-run"], 2, [], "usage: run [options] -- COMMAND"),
+    (["query", "--db", "a b.db", "SELECT gap_pct FROM noise"], 2, [], "no such column: gap_pct; `nccltune query` lists"),
+    (["query", "--db", "a b.db", "SELECT * FROM nois"], 2, [], "--rows 1` the columns of one"),
+]
+
+
+def interrupted_job(folder):
+    """A database with a blank in its name stays one word; the job is ended as soon as it says its number."""
+    args = ["tune", "--rig", RIG, "--sizes", "32K", "--effort", "quick", "--db", "a b.db", "--out", "mine.json"]
+    with subprocess.Popen([NCCLTUNE, *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+        line = job.stderr.readline()
+        job.send_signal(signal.SIGINT)
+        _, said = job.communicate(timeout=60)
+    assert line.startswith("job 1 preflight") and "left" not in line, line
+    assert job.returncode == 5, (job.returncode, said)
+    words = shlex.split(re.search(r"`nccltune (.*)` goes on", said).group(1))
+    assert words[:3] == ["tune", "--resume", "1"], words
+    done = subprocess.run([NCCLTUNE, *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0 and "job 1:" in done.stdout, done
+    assert json.loads((folder / "mine.json").read_text())["job"] == "1"
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        interrupted_job(folder)
+        for args, code, says, complains in CASES:
+            r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)
+            missing = [s for s in says if s not in r.stdout]
+            if r.returncode != code or missing or complains not in r.stderr:
+                sys.exit(f"{args}: exit {r.returncode} (want {code}), lacks {missing}, stderr {r.stderr!r}\n{r.stdout}")
+    print(f"{len(CASES)} command lines and a resumed job")
+
+
+main()
