@@ -17,7 +17,7 @@ NAME = RECORDING.name.removesuffix(".csv.gz")
 # arguments, exit code, what stdout says, what stderr says
 CASES = [
     (["tune", "--rig", "recording"], 2, [], NAME),
-    (["tune", "--rig", RIG, "-c", "all_gather"], 2, [], "has no all_gather; it has all_reduce"),
+    (["tune", "--rig", RIG, "-c", "all_gather"], 2, [], "all_gather was not recorded"),
     (["tune", "--rig", RIG, "--dry-run"], 0, ["as found   as NCCL alone", "settings   NCCL's own"], ""),
     (["run", "--dry-run"], 2, [], "usage: run [options] -- COMMAND"),
     (["query", "--db", "a b.db", "SELECT gap_pct FROM noise"], 2, [], "no such column: gap_pct; `nccltune query` lists"),

@@ -496,6 +496,7 @@ static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *
 
     nt_buf_init(&more, (size_t)3 * PATH_MAX);
     shell_option("rig", t->spec.rig >= NT_RIG_RECORDING ? a->rig : NULL, &more);
+    nt_buf_puts(&more, a->null ? " --null" : "");
     shell_option("db", a->db, &more);
     shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
     (void)nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; `nccltune tune --resume %lld%s` goes on",

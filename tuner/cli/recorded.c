@@ -31,32 +31,6 @@ static void take_settings(const struct nt_recording *rec, struct nt_spec *s)
     }
 }
 
-/* Every collective that is asked for must have been recorded: says what was. */
-static int check_collectives(const struct nt_recording *rec, const struct nt_spec *s,
-                             struct nt_err *err)
-{
-    bool held[NT_COLL_COUNT] = {false};
-    char list[160] = "";
-    size_t n = 0;
-
-    for (size_t i = 0; i < nt_recording_blocks(rec); i++) {
-        held[nt_recording_block(rec, i)->cs.coll] = true;
-    }
-    for (int k = 0; k < NT_COLL_COUNT; k++) {
-        if (held[k] && n < sizeof(list)) {
-            n += (size_t)snprintf(list + n, sizeof(list) - n, "%s%s", n > 0 ? ", " : "",
-                                  nt_coll_names[k]);
-        }
-    }
-    for (int k = 0; k < NT_COLL_COUNT; k++) {
-        if (s->colls[k] && !held[k]) {
-            return nt_fail(err, NT_E_INVAL, 0, "this recording has no %s; it has %s",
-                           nt_coll_names[k], list);
-        }
-    }
-    return 0;
-}
-
 static void take_sizes(const struct nt_recording *rec, struct nt_spec *s)
 {
     for (size_t i = 0; i < nt_recording_blocks(rec); i++) {
@@ -143,7 +117,6 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
     int rig = nt_vocab_find(nt_rig_names, "rig", nt_recording_fact(rec, NT_FACT_RIG), err);
     int rc = rig < 0 ? rig : nt_parse_u64(nt_recording_fact(rec, NT_FACT_RANKS), &ranks, err);
 
-    rc = rc == 0 ? check_collectives(rec, s, err) : rc;
     if (rc != 0) {
         return rc;
     }
