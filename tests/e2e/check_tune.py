@@ -80,7 +80,7 @@ def part_input(build, check):
         check.that(not p.db.exists() or not p.sql("SELECT 1 FROM job WHERE state = 'running'"), "a job is left running")
         check.ends("a recording cut short", p.tune("--rig", f"recording:{other}"), 2, "other.csv.gz")
         check.ends("out to nowhere", p.tune("--pairs", "8", *replay, "--out", p.root / "none/p.json"), 2, "none/p.json")
-        check.ends("dry run", p.tune(*replay, "--dry-run"), 0, "settings   as is")
+        check.ends("dry run", p.tune(*replay, "--dry-run"), 0, "settings   NCCL's own")
         check.clean("input", p)
 
 
