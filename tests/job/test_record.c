@@ -163,7 +163,7 @@ static void test_leaders_more_often(void **state)
     assert_true(c != NULL && c->ngangs == 12);
     cs.place = NT_IN_PLACE;
     c = count_of(&l, &cs, "", &best);
-    assert_true(c != NULL && c->ngangs >= 4);
+    assert_true(c != NULL && c->ngangs >= 3);
     for (size_t i = 0; i < l.n; i++) {
         const struct nt_case *k = &l.at[i].cs;
         edges += k->bytes > (512 << 10) && k->bytes < (1 << 20) && k->bytes % 16 == 0;
