@@ -15,7 +15,7 @@ FILES = {
     "t.csv": "collective,ranks,size_bytes,backend,time_us\nallreduce,8,8192,nccl,24\nallreduce,8,65536,nccl,30\n"
              "allreduce,8,8192,custom,12\nallreduce,8,65536,custom,28\n",
     "bad.csv": "a,b\n1,2\n",
-    "ok.conf": "NCCL_IB_TC=41\n", "bad.conf": "NCCL_BUFFSIZE=4M\n",
+    "ok.conf": "NCCL_IB_TC=41\n", "bad.conf": "NCCL_BUFFSIZE=4M\n", "order.conf": "NCCL_BUFFSIZE=4M\nexport NCCL_DEBUG=INFO\nNCCL_ALGO=Tre",
     "topo.xml": '<system version="1"/>', "wide.log": (HEAD + ROW.format(10, 0.82)).encode("utf-16"),
     "wide.conf": "NCCL_ALGO=Ring\n".encode("utf-16"), "wide.csv": "size_bytes,backend,time_us\n".encode("utf-16-le"),
     "csi.conf": "NCCL_FOO=\x9b31mred\n\x9b2J\n",
@@ -43,6 +43,7 @@ CASES = [
     (["query", "--db", "d.db", "SELECT count(*) FROM measurements"], 0, ["8"], ""),
     (["lint", "ok.conf"], 0, ["NCCL_IB_TC = 41"], ""),
     (["lint", "bad.conf"], 1, ["bad.conf:1: error", "-> 4"], "1 error found"),
+    (["lint", "order.conf"], 1, [], "3 errors"),
     (["lint", "bad.conf", "--format", "sarif"], 1, ['"ruleId": "value-misread"', '"version": "2.1.0"'], ""),
     (["lint", "ok.conf", "--nccl", "9"], 2, [], "9"),
     (["lint", "ok.conf", "--form", "ncclconf"], 2, [], "nccl-conf"),
@@ -68,6 +69,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for name, text in FILES.items():
             (pathlib.Path(folder) / name).write_bytes(text if isinstance(text, bytes) else text.encode("utf-8"))
+        said = subprocess.run([NCCLTUNE, "lint", "order.conf"], capture_output=True, text=True, cwd=folder).stdout
+        lines = [int(line.split(":")[1]) for line in said.splitlines() if line.startswith("order.conf:") and line.split(":")[1].isdigit()]
+        assert len(lines) == 4 and lines == sorted(lines), said
         for args, code, says, complains in CASES:
             r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)
             missing = [s for s in says if s not in r.stdout]

@@ -94,7 +94,9 @@ int nt_apply(const struct nt_profile *p, const struct nt_apply_opts *o, const ch
         return nt_fail(err, NT_E_NO, 0,
                        version < FIRST_TUNER
                            ? "NCCL %s has no tuner interface that the plugin speaks; use --static"
-                           : "the table needs the tuner plugin, which is not installed (NCCL %s)",
+                           : "the table needs the tuner plugin, which is not installed (NCCL %s): "
+                             "--plugins DIR "
+                             "names its folder, --static does without",
                        p->stack.nccl);
     }
     if (ret->n == 0 && !rows) {

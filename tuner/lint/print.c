@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "schema/tunables.h"
@@ -69,6 +70,35 @@ static bool shown(const struct nt_lint_var *v)
     return v->where != NT_W_POLICY && v->where != NT_W_LOG && nt_lint_is_ours(v->name);
 }
 
+static int by_line(const void *a, const void *b)
+{
+    const struct nt_lint_finding *x = *(const struct nt_lint_finding *const *)a,
+                                 *y = *(const struct nt_lint_finding *const *)b;
+    return x->line != y->line ? (x->line > y->line) - (x->line < y->line) : (x > y) - (x < y);
+}
+
+/* As a reader goes through the file, not as the checks did. */
+static void findings_text(const struct nt_lint_file *f, struct nt_buf *out)
+{
+    const struct nt_lint_finding **sorted = calloc(f->nfindings + 1, sizeof(*sorted));
+
+    for (size_t i = 0; i < f->nfindings && sorted != NULL; i++) {
+        sorted[i] = &f->findings[i];
+    }
+    if (sorted != NULL) {
+        qsort(sorted, f->nfindings, sizeof(*sorted), by_line);
+    }
+    for (size_t i = 0; i < f->nfindings; i++) {
+        const struct nt_lint_finding *x = sorted != NULL ? sorted[i] : &f->findings[i];
+        nt_buf_put_plain(out, f->name);
+        nt_buf_printf(out, ":%u: %s: %s%s%s [%s]\n", x->line,
+                      nt_lint_level_names[nt_lint_rule_level(x->rule)],
+                      x->name != NULL ? x->name : "", x->name != NULL ? ": " : "", x->text,
+                      nt_lint_rule_id(x->rule));
+    }
+    free(sorted);
+}
+
 void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
 {
     char version[24], taken[128];
@@ -95,14 +125,7 @@ void nt_lint_text(const struct nt_lint_file *f, struct nt_buf *out)
         }
         nt_buf_puts(out, "\n");
     }
-    for (size_t i = 0; i < f->nfindings; i++) {
-        const struct nt_lint_finding *x = &f->findings[i];
-        nt_buf_put_plain(out, f->name);
-        nt_buf_printf(out, ":%u: %s: %s%s%s [%s]\n", x->line,
-                      nt_lint_level_names[nt_lint_rule_level(x->rule)],
-                      x->name != NULL ? x->name : "", x->name != NULL ? ": " : "", x->text,
-                      nt_lint_rule_id(x->rule));
-    }
+    findings_text(f, out);
 }
 
 json_t *nt_lint_json(const struct nt_lint_file *f)
