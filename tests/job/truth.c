@@ -132,7 +132,7 @@ static int make_spec(const struct truth_config *c, uint64_t seed, struct nt_spec
 
 /* ------------------------------------------------------------------ what gangs say of a cell */
 
-/* Mean log block median of each gang. */
+/* Log median of each gang. */
 struct level {
     uint64_t gang[MAX_GANGS];
     double x[MAX_GANGS];
@@ -141,34 +141,29 @@ struct level {
 
 static bool level_of(const struct nt_recording *r, long cell, enum nt_half half, struct level *ret)
 {
-    struct nt_cell c;
-    size_t blocks = 0;
+    struct nt_cell c = cell >= 0 ? nt_recording_cell(r, (size_t)cell) : (struct nt_cell){0};
+    uint32_t ns[NT_MAX_SAMPLES], scratch[NT_MAX_SAMPLES];
+    size_t n = 0; /* samples of the gang, from all its blocks: a short first look weighs little */
 
     ret->n = 0;
-    if (cell < 0) {
-        return false;
-    }
-    c = nt_recording_cell(r, (size_t)cell);
     for (size_t i = 0; i < c.count; i++) {
         const struct nt_rec_block *b = &r->block[c.block[i]];
-        uint32_t ns[NT_MAX_SAMPLES];
         bool in = half == NT_ALL_GANGS || b->odd == (half == NT_ODD_GANGS);
-        if (!in || b->b.status != NT_ST_OK || b->b.count == 0 || b->b.count > NT_MAX_SAMPLES) {
+        if (!in || b->b.status != NT_ST_OK || b->b.count == 0) {
             continue;
         }
         if (ret->n == 0 || ret->gang[ret->n - 1] != b->b.gang) {
             if (ret->n == MAX_GANGS) {
                 break;
             }
-            ret->gang[ret->n] = b->b.gang;
-            ret->x[ret->n++] = 0;
-            blocks = 0;
+            ret->gang[ret->n++] = b->b.gang;
+            n = 0;
         }
-        memcpy(ns, b->b.ns, b->b.count * sizeof(ns[0]));
-        ret->x[ret->n - 1] =
-            (ret->x[ret->n - 1] * (double)blocks + log(nt_quantile_u32(ns, b->b.count, 0.5))) /
-            (double)(blocks + 1);
-        blocks++;
+        for (size_t k = 0; k < b->b.count && n < NT_MAX_SAMPLES; k++) {
+            ns[n++] = b->b.ns[k];
+        }
+        memcpy(scratch, ns, n * sizeof(ns[0]));
+        ret->x[ret->n - 1] = log(nt_quantile_u32(scratch, n, 0.5));
     }
     return ret->n > 0;
 }

@@ -1,7 +1,7 @@
 /*
  * truth - jobs replayed from a recording in this process, judged by gangs that they never saw.
  *
- * A job draws from the even gangs of its recording; its picks and claims are judged by the block
+ * A job draws from the even gangs of its recording; its picks and claims are judged by the
  * medians of the odd ones (and of another recording of the same machine). Times of two tuples of a
  * process setting are compared gang by gang; how much a tuple scatters there is taken from all
  * tuples of that case near the best. Settings are compared by Welch's interval on gang means.
