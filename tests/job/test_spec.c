@@ -159,6 +159,8 @@ static void fill(struct nt_spec *s)
     (void)snprintf(s->fixed, sizeof(s->fixed), "NCCL_NVLS_ENABLE=0");
     (void)snprintf(s->as_found, sizeof(s->as_found), "NCCL_ALGO=ring");
     s->extra_guards = false;
+    s->weights[0] = (struct nt_weight){1024, 122.5, NT_ALL_REDUCE, NT_GRAPH};
+    s->nweights = 1;
     assert_int_equal(nt_spec_add_sizes(s, "1K:64K,100K", &e), 0);
     assert_int_equal(nt_spec_finish(s, &e), 0);
 }
@@ -194,6 +196,9 @@ static void test_json(void **state)
     assert_string_equal(back.fixed, s.fixed);
     assert_string_equal(back.as_found, s.as_found);
     assert_false(back.extra_guards);
+    assert_int_equal(back.nweights, 1);
+    assert_true(back.weights[0].bytes == 1024 && back.weights[0].calls == 122.5 &&
+                back.weights[0].coll == NT_ALL_REDUCE && back.weights[0].mode == NT_GRAPH);
     json_decref(a);
     json_decref(b);
 }
@@ -203,24 +208,31 @@ static void test_bad_json(void **state)
 {
     static const struct {
         const char *member, *value, *says; /* value: JSON, or NULL to take it away */
-    } rows[] = {{"rig", "\"ncl\"", "did you mean 'nccl'"},
-                {"rig", NULL, "rig"},
-                {"effort", "\"fast\"", "effort"},
-                {"seed", "-1", "seed"},
-                {"seed", "\"1\"", "seed"},
-                {"ranks", "1", "2 to 1024"},
-                {"ranks", "4294967298", "ranks"},
-                {"pairs", "99", "8 to 16"},
-                {"margin", "\"x\"", "margin"},
-                {"modes", "[\"eagr\"]", "did you mean 'eager'"},
-                {"modes", "[1]", "modes"},
-                {"modes", "[]", "nothing to tune"},
-                {"sizes", "[]", "nothing to tune"},
-                {"sizes", "[-4]", "sizes"},
-                {"sizes", "[\"1K\"]", "sizes"},
-                {"settings", "[]", "settings"},
-                {"settings", "[1]", "settings"},
-                {"fixed", "7", "fixed"}};
+    } rows[] = {
+        {"rig", "\"ncl\"", "did you mean 'nccl'"},
+        {"rig", NULL, "rig"},
+        {"effort", "\"fast\"", "effort"},
+        {"seed", "-1", "seed"},
+        {"seed", "\"1\"", "seed"},
+        {"ranks", "1", "2 to 1024"},
+        {"ranks", "4294967298", "ranks"},
+        {"pairs", "99", "8 to 16"},
+        {"margin", "\"x\"", "margin"},
+        {"modes", "[\"eagr\"]", "did you mean 'eager'"},
+        {"modes", "[1]", "modes"},
+        {"modes", "[]", "nothing to tune"},
+        {"sizes", "[]", "nothing to tune"},
+        {"sizes", "[-4]", "sizes"},
+        {"sizes", "[\"1K\"]", "sizes"},
+        {"settings", "[]", "settings"},
+        {"settings", "[1]", "settings"},
+        {"weights", "{}", "weights"},
+        {"weights", "[1]", "weights"},
+        {"weights", "[{\"collective\":\"all_reduc\",\"mode\":\"graph\",\"bytes\":4,\"calls\":1}]",
+         "did you mean 'all_reduce'"},
+        {"weights", "[{\"collective\":\"all_reduce\",\"mode\":\"graph\",\"bytes\":4,\"calls\":0}]",
+         "above 0"},
+        {"fixed", "7", "fixed"}};
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct nt_spec s, back = {.seed = 42};

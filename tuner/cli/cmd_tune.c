@@ -9,6 +9,7 @@
 #include "tuner/cli/recorded.h"
 #include "tuner/cli/where.h"
 #include "tuner/job/run.h"
+#include "tuner/job/weigh.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -21,8 +22,8 @@
 #include <unistd.h>
 
 struct tune_args {
-    const char *rig, *collectives, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl, *devices,
-        *format, *pace, *probe;
+    const char *rig, *collectives, *workload, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl,
+        *devices, *format, *pace, *probe;
     struct nt_strs fix, env, try;
     uint32_t ranks, pairs, nodes;
     uint64_t seed, budget_ns, max_memory;
@@ -32,7 +33,7 @@ struct tune_args {
 };
 
 static const struct tune_args defaults = {.rig = "auto",
-                                          .collectives = "all_reduce",
+                                          .collectives = NULL,
                                           .sizes = NULL,
                                           .modes = "eager,graph",
                                           .dtypes = "bf16,fp32",
@@ -56,7 +57,10 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
            "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
     NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
-           "collectives to tune (default all_reduce)"),
+           "collectives to tune (default all_reduce, or the workload's)"),
+    NT_OPT(NT_O_STR, T, workload, "workload", 'w', "FILE",
+           "what the model's steps call (see `workload`): its sizes are raced, and its weights "
+           "decide"),
     NT_OPT(NT_O_STR, T, sizes, "sizes", 's', "SIZES",
            "1K:256M (doubling) or a list (default 256:64M, or as recorded)"),
     NT_OPT(NT_O_STR, T, modes, "modes", 'm', "LIST",
@@ -118,6 +122,7 @@ static const struct nt_opt opts[] = {
 struct tune {
     const struct tune_args *a;
     struct nt_spec spec;
+    struct nt_workload workload; /* no phases: none was given */
     struct nt_env env;
     char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24], nodes[24];
     const char
@@ -257,6 +262,10 @@ static int find_probe(struct tune *t, struct nt_err *err)
 static int what_to_try(struct tune *t, struct nt_err *err)
 {
     int rc = nt_env_settings(&t->env, &t->spec, &t->a->try, err);
+
+    if (rc == 0 && t->workload.nphases > 0) {
+        return nt_weigh_sizes(&t->spec, &t->workload, err);
+    }
     return rc == 0 && t->a->sizes == NULL ? nt_spec_add_sizes(&t->spec, "256:64M", err) : rc;
 }
 
@@ -288,6 +297,7 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         {(recording || model) && a->devices != NULL, "--devices: a stand-in has none"},
         {!model && a->nodes != 0, "--nodes: for models only"},
         {!recording && a->null, "--null: for recordings only"},
+        {a->resume != 0 && a->workload != NULL, "--workload: a resumed job has its own"},
         {a->resume < 0, "--resume: jobs are numbered from 1; nccltune jobs lists them"},
     };
 
@@ -297,6 +307,45 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         }
     }
     return 0;
+}
+
+/* The collectives that are named, else those of the workload, else all_reduce. */
+static int take_colls(struct tune *t, struct nt_err *err)
+{
+    const char *named = t->a->collectives;
+    struct nt_buf doc;
+    int rc = 0;
+
+    if (t->a->workload != NULL) {
+        nt_buf_init(&doc, NT_PROFILE_MAX_BYTES);
+        rc = nt_buf_read_file(&doc, t->a->workload, err);
+        rc = rc == 0
+                 ? nt_workload_parse(nt_buf_str(&doc), doc.len, t->a->workload, &t->workload, err)
+                 : rc;
+        nt_buf_done(&doc);
+        if (rc == 0 && named == NULL) {
+            nt_weigh_colls(&t->spec, &t->workload);
+            return 0;
+        }
+    }
+    return rc == 0 ? nt_spec_set(named != NULL ? named : "all_reduce", nt_coll_names, "collective",
+                                 t->spec.colls, NT_COLL_COUNT, err)
+                   : rc;
+}
+
+/* The ladder is final: what each of its sizes is worth. */
+static int weigh(struct tune *t, struct nt_err *err)
+{
+    double covered = 1;
+    int rc = t->workload.nphases > 0 ? nt_weigh(&t->spec, &t->workload, &covered, err) : 0;
+
+    if (rc == 0 && covered < 1) {
+        (void)fprintf(stderr,
+                      "workload %s: %.0f %% of its calls are of no collective, mode and size that "
+                      "is tuned here; they decide nothing\n",
+                      t->workload.name, 100 * (1 - covered));
+    }
+    return rc;
 }
 
 static int make_spec(struct tune *t, struct nt_err *err)
@@ -315,7 +364,7 @@ static int make_spec(struct tune *t, struct nt_err *err)
     s->budget_ns = a->budget_ns;
     s->max_memory_bytes = a->max_memory;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
-    rc = nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls, NT_COLL_COUNT, err);
+    rc = take_colls(t, err);
     rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
     rc = rc == 0
              ? nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err)
@@ -342,7 +391,8 @@ static int make_spec(struct tune *t, struct nt_err *err)
         s->rig = (enum nt_rig)rig;
         rc = use_machine(t, err);
     }
-    return rc == 0 ? nt_spec_finish(s, err) : rc;
+    rc = rc == 0 ? nt_spec_finish(s, err) : rc;
+    return rc == 0 ? weigh(t, err) : rc;
 }
 
 /* ------------------------------------------------------------------ progress */
@@ -404,6 +454,12 @@ static void print_plan(const struct nt_spec *s)
     (void)printf("\nsizes     ");
     for (size_t i = 0; i < s->nsizes; i++) {
         (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
+    }
+    for (size_t i = 0; i < s->nweights; i++) {
+        const struct nt_weight *x = &s->weights[i];
+        (void)printf("\n%s %s %s %s, %.6g calls", i == 0 ? "weights   " : "          ",
+                     nt_coll_names[x->coll], nt_format_bytes(x->bytes, bytes, sizeof(bytes)),
+                     nt_mode_names[x->mode], x->calls);
     }
     (void)printf("\nfixed      %s\nas found   %s\n", s->fixed[0] != '\0' ? s->fixed : "-",
                  s->as_found[0] != '\0' ? s->as_found : "as NCCL alone");

@@ -1,5 +1,6 @@
 /* The core of the plan: queue of steps, gangs, stages. What a stage does stands in its own file. */
 #include "tuner/job/plan_i.h"
+#include "tuner/job/weigh.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -301,6 +302,14 @@ double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mod
     }
     l = plan_default_log(p, 0, point, mode);
     return !isnan(l) ? exp(l) : p->points[point].bytes > (4U << 20) ? 10e6 : 1e6;
+}
+
+double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode)
+{
+    const struct point *pt = &p->points[point];
+    double calls = nt_spec_weight(&p->spec, pt->coll, pt->bytes, (int)mode);
+
+    return p->spec.nweights == 0 ? calls : calls * plan_default_ns(p, point, mode);
 }
 
 bool plan_search_over(const struct nt_plan *p)

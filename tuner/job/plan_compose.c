@@ -86,10 +86,20 @@ static void add_row(struct nt_plan *p, uint8_t coll, uint32_t first_point, const
     }
 }
 
+static void fill_weights(const struct nt_plan *p, uint32_t first_point, double *weights)
+{
+    for (uint32_t s = 0; s < p->spec.nsizes; s++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            weights[s * p->nmodes + k] = plan_weight(p, first_point + s, p->modes[k]);
+        }
+    }
+}
+
 static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, struct nt_err *err)
 {
     struct choices *ch = calloc(1, sizeof(*ch));
     struct nt_effect *effects = calloc(p->spec.nsizes * p->nmodes * MAX_CALLS, sizeof(*effects));
+    double weights[NT_MAX_SIZES * NT_MODE_COUNT];
     struct nt_row rows[NT_MAX_SIZES];
     size_t n = 0;
     int rc = ch == NULL || effects == NULL ? nt_fail(err, NT_E_NOMEM, 0, "compose") : 0;
@@ -97,12 +107,14 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
     if (rc == 0) {
         collect_choices(p, coll, ch);
         fill_effects(p, coll, ch, effects);
+        fill_weights(p, first_point, weights);
         rc = nt_compose(&nt_compose_defaults,
                         &(struct nt_compose_in){.sizes = p->spec.sizes,
                                                 .n_sizes = p->spec.nsizes,
                                                 .n_modes = p->nmodes,
                                                 .n_choices = ch->n,
                                                 .effects = effects,
+                                                .weights = weights,
                                                 .tie_rank = ch->rank},
                         rows, &n, err);
     }
@@ -136,8 +148,7 @@ static double pass_chance(const struct nt_plan *p, uint32_t point, enum nt_mode 
 double compose_expected(struct nt_plan *p, uint32_t setting)
 {
     const struct setting *s = &p->settings[setting];
-    double gain = 0, chance = 1;
-    uint32_t n = 0;
+    double gain = 0, chance = 1, sum = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -153,12 +164,12 @@ double compose_expected(struct nt_plan *p, uint32_t setting)
             if (isinf(best)) {
                 return 0;
             }
-            gain -= best;
+            gain -= plan_weight(p, i, p->modes[k]) * best;
             chance *= setting == 0 ? 1 : pass_chance(p, i, p->modes[k], best, best_se);
-            n++;
+            sum += plan_weight(p, i, p->modes[k]);
         }
     }
-    return n > 0 ? chance * gain / n : 0;
+    return sum > 0 ? chance * gain / sum : 0;
 }
 
 /* ------------------------------------------------------------------ static */
@@ -201,8 +212,7 @@ static bool masked_call(const struct point *pt, const struct mask *m, struct nt_
  * pass; NAN: not known at some size, or slower beyond guard. */
 static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask *m)
 {
-    double sum = 0, chance = 1;
-    uint32_t n = 0;
+    double gain = 0, chance = 1, sum = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -218,12 +228,12 @@ static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask
             if (!(e < log(p->spec.guard))) {
                 return NAN;
             }
-            sum -= e;
+            gain -= plan_weight(p, i, p->modes[k]) * e;
             chance *= pass_chance(p, i, p->modes[k], e, se);
-            n++;
+            sum += plan_weight(p, i, p->modes[k]);
         }
     }
-    return n > 0 ? chance * sum / n : NAN;
+    return sum > 0 ? chance * gain / sum : NAN;
 }
 
 static void static_text(struct nt_plan *p, uint32_t setting, const struct mask *m)

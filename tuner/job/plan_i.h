@@ -205,6 +205,8 @@ double plan_log_median(const struct nt_result *r); /* NAN without samples */
 void plan_not_checked(struct nt_plan *p, const char *fmt, ...) NT_PRINTF(2, 3);
 double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t point,
                         enum nt_mode mode);
+/* What a case is worth, by time that it takes in the workload; without one all are worth 1. */
+double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 bool plan_search_over(const struct nt_plan *p);
 

@@ -595,8 +595,7 @@ static uint32_t asked_setting(struct nt_plan *p, const uint32_t *values)
 static void score(struct nt_plan *p, uint32_t setting)
 {
     struct setting *s = &p->settings[setting];
-    double table = 0, fixed = 0, sd = 0;
-    uint32_t n = 0;
+    double table = 0, fixed = 0, sd = 0, sum = 0, squares = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -610,18 +609,20 @@ static void score(struct nt_plan *p, uint32_t setting)
                 best[1] = fmin(best[1], search_effect(p, setting, i, m, a, &se));
             }
             if (!isnan(d) && !isinf(best[1])) {
-                table += best[0] - best[1];
-                fixed += d;
-                sd += p->points[i].pre[m].noise.gang_sd;
-                n++;
+                double w = plan_weight(p, i, m);
+                table += w * (best[0] - best[1]);
+                fixed += w * d;
+                sd += w * p->points[i].pre[m].noise.gang_sd;
+                sum += w;
+                squares += w * w;
             }
         }
     }
-    if (n > 0) {
+    if (sum > 0) {
         /* Gang levels of neighbouring sizes move together: as if about six were independent. */
-        s->table_gain = table / n;
-        s->static_gain = fixed / n;
-        s->se = 1.15 * sd / n / sqrt(fmin(6, n));
+        s->table_gain = table / sum;
+        s->static_gain = fixed / sum;
+        s->se = 1.15 * sd / sum / sqrt(fmin(6, sum * sum / squares));
     }
 }
 
@@ -667,7 +668,8 @@ static bool try_setting(struct nt_plan *p)
             if (!p->scored_half && p->cursor * 2 > p->npoints) {
                 p->scored_half = true;
                 score(p, p->refine_at);
-                if (nt_refine_hopeless(p->refine, s->table_gain, s->se) &&
+                if (p->spec.nweights == 0 && /* else the sizes that weigh most may be to come */
+                    nt_refine_hopeless(p->refine, s->table_gain, s->se) &&
                     s->static_gain < log(p->spec.margin)) {
                     p->cursor = p->npoints;
                 }

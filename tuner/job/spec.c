@@ -3,6 +3,7 @@
 #include "tuner/base/text.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -84,7 +85,7 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
     return 0;
 }
 
-static int add_size(struct nt_spec *s, uint64_t bytes, struct nt_err *err)
+int nt_spec_add_size(struct nt_spec *s, uint64_t bytes, struct nt_err *err)
 {
     if (s->nsizes == NT_MAX_SIZES) {
         return nt_fail(err, NT_E_INVAL, 0, "more than %d sizes", NT_MAX_SIZES);
@@ -114,7 +115,7 @@ static int add_range(struct nt_spec *s, char *word, struct nt_err *err)
         rc = nt_fail(err, NT_E_INVAL, 0, "'%s' is an empty range", word);
     }
     for (; rc == 0 && lo <= hi; lo *= 2) {
-        rc = add_size(s, lo, err);
+        rc = nt_spec_add_size(s, lo, err);
     }
     return rc;
 }
@@ -225,6 +226,21 @@ static json_t *member_json(const struct nt_spec *s, size_t i)
     return NULL;
 }
 
+static int write_weights(const struct nt_spec *s, json_t *o)
+{
+    json_t *list = json_array();
+    int bad = json_object_set_new(o, "weights", list);
+
+    for (size_t i = 0; i < s->nweights && bad == 0; i++) {
+        const struct nt_weight *x = &s->weights[i];
+        bad = json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:f}", "collective",
+                                                    nt_coll_names[x->coll], "mode",
+                                                    nt_mode_names[x->mode], "bytes",
+                                                    (json_int_t)x->bytes, "calls", x->calls));
+    }
+    return bad;
+}
+
 json_t *nt_spec_to_json(const struct nt_spec *s)
 {
     json_t *o = json_object(), *list = json_array(), *settings = json_array();
@@ -254,6 +270,7 @@ json_t *nt_spec_to_json(const struct nt_spec *s)
     }
     bad |= json_object_set_new(o, "sizes", list);
     bad |= json_object_set_new(o, "settings", settings);
+    bad |= s->nweights > 0 ? write_weights(s, o) : 0;
     if (bad != 0) {
         json_decref(o);
         return NULL;
@@ -336,7 +353,7 @@ static int read_lists(const json_t *o, struct nt_spec *s, struct nt_err *err)
     json_array_foreach(sizes, i, v)
     {
         rc = json_is_integer(v) && json_integer_value(v) > 0
-                 ? add_size(s, (uint64_t)json_integer_value(v), err)
+                 ? nt_spec_add_size(s, (uint64_t)json_integer_value(v), err)
                  : nt_fail(err, NT_E_INVAL, 0, "sizes: must hold bytes");
         if (rc != 0) {
             return rc;
@@ -353,6 +370,50 @@ static int read_lists(const json_t *o, struct nt_spec *s, struct nt_err *err)
         s->nsettings++;
     }
     return 0;
+}
+
+static int read_weight(const json_t *v, struct nt_spec *s, struct nt_err *err)
+{
+    struct nt_weight *x = &s->weights[s->nweights];
+    const char *coll = NULL, *mode = NULL;
+    int c = 0, m = 0, rc;
+
+    if (s->nweights == NT_MAX_WEIGHTS) {
+        return nt_fail(err, NT_E_INVAL, 0, "weights: more than %d", NT_MAX_WEIGHTS);
+    }
+    rc = nt_json_str(v, "collective", &coll, err);
+    rc = rc == 0 ? nt_json_str(v, "mode", &mode, err) : rc;
+    rc = rc == 0 ? nt_json_u64(v, "bytes", &x->bytes, err) : rc;
+    rc = rc == 0 ? nt_json_num(v, "calls", &x->calls, err) : rc;
+    if (rc != 0 || (c = nt_vocab_find(nt_coll_names, "collective", coll, err)) < 0 ||
+        (m = nt_vocab_find(nt_mode_names, "mode", mode, err)) < 0) {
+        return rc != 0 ? rc : c < 0 ? c : m;
+    }
+    if (!(x->calls > 0) || isinf(x->calls)) {
+        return nt_fail(err, NT_E_INVAL, 0, "calls: must be above 0");
+    }
+    x->coll = (uint8_t)c;
+    x->mode = (uint8_t)m;
+    s->nweights++;
+    return 0;
+}
+
+/* A spec of before there were weights has none. */
+static int read_weights(const json_t *o, struct nt_spec *s, struct nt_err *err)
+{
+    json_t *list = NULL, *v;
+    size_t i;
+    int rc;
+
+    if (json_object_get(o, "weights") == NULL) {
+        return 0;
+    }
+    rc = nt_json_arr(o, "weights", &list, err);
+    json_array_foreach(list, i, v)
+    {
+        rc = rc == 0 ? nt_wrap(err, read_weight(v, s, err), "weights: %zu", i) : rc;
+    }
+    return rc;
 }
 
 int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err)
@@ -385,6 +446,7 @@ int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err)
         rc = read_table(o, t, &s, err);
     }
     rc = rc == 0 ? read_lists(o, &s, err) : rc;
+    rc = rc == 0 ? read_weights(o, &s, err) : rc;
     rc = rc == 0 ? nt_spec_finish(&s, err) : rc;
     if (rc == 0) {
         *ret = s;

@@ -16,6 +16,14 @@ enum {
     NT_MAX_SIZES = 48,
     NT_MAX_SETTINGS = 32, /* process settings of a job, the first is "as is" */
     NT_SETTING_LEN = 512,
+    NT_MAX_WEIGHTS = NT_COLL_COUNT * NT_MAX_SIZES * NT_MODE_COUNT,
+};
+
+/* What a workload does with one ladder size (weigh.h). */
+struct nt_weight {
+    uint64_t bytes;
+    double calls;       /* > 0 */
+    uint8_t coll, mode; /* enum nt_coll, nt_mode */
 };
 
 struct nt_spec {
@@ -43,6 +51,8 @@ struct nt_spec {
     char as_found[2048]; /* the caller's own NCCL variables that are no site constraint; "": as
                             pristine */
     char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
+    struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
+    size_t nweights;                          /* 0: every case weighs the same */
     bool extra_guards; /* edges, busy, groups, untuned collectives; a recording may not hold them */
 };
 
@@ -52,6 +62,7 @@ NT_MUST_CHECK int nt_spec_finish(struct nt_spec *s, struct nt_err *err);
 json_t *nt_spec_to_json(const struct nt_spec *s); /* new reference; NULL without memory */
 NT_MUST_CHECK int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err);
 
+NT_MUST_CHECK int nt_spec_add_size(struct nt_spec *s, uint64_t bytes, struct nt_err *err);
 /* "1K:256M" (doubling), "1K,14K,3.5M", or both mixed by commas; appended to s->sizes. */
 NT_MUST_CHECK int nt_spec_add_sizes(struct nt_spec *s, const char *text, struct nt_err *err);
 /* "eager,graph" into a bool table by its names. */
