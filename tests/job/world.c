@@ -99,6 +99,7 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
         ns = ns * w->row_factor +
              (1 - w->row_factor) * world_true_ns(w, &m->cs, &NT_CALL_DEFAULT, c->step->vars);
     }
+    ns *= m->flags & NT_M_GROUP8 ? 6 : m->flags & NT_M_BARRIER ? 2 : 1;
     ns *= (w->factor != NULL ? w->factor(c) : 1) * exp(noise_log(w, c, &noise));
     for (unsigned i = 0; i < m->samples; i++) {
         w->ns[i] = (uint32_t)(ns * exp(0.02 * nt_rng_normal(&noise)));

@@ -25,18 +25,35 @@ static uint64_t align_down(const struct nt_plan *p, uint64_t bytes)
     return bytes / grain * grain;
 }
 
-/* Time that the confirm of a table over all classes takes: what the search may not use. */
+/* One block of an arm, with its gate or warm-up. */
+static double block_ns(enum nt_mode m, double est_ns)
+{
+    return est_ns * plan_inner(m, est_ns) * (plan_samples(m, est_ns) + 1) + 1e6;
+}
+
+/* Time that the confirm of a table takes, by guess, before its rows are known: what the search may
+ * not use. */
 uint64_t confirm_cost_ns(const struct nt_plan *p)
 {
+    enum { ROWS = 3, OTHERS = 3 }; /* rows as there often are; sizes of an untuned collective */
     double pair = (double)p->start_ns * 1.5;
+    double mid = plan_default_ns(p, p->npoints / 2, p->modes[0]), arms = 2;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
-            enum nt_mode m = p->modes[k];
-            double est = plan_default_ns(p, i, m), each = est * plan_inner(m, est);
-            /* Two arms, two blocks, gate and warm-up; about as much again for edges. */
-            pair += 2.0 * 2 * BLOCKS * (each * (plan_samples(m, est) + 2) + 1e6);
+            /* About as much again for edges. */
+            pair += arms * BLOCKS * 2 * block_ns(p->modes[k], plan_default_ns(p, i, p->modes[k]));
         }
+    }
+    if (p->spec.extra_guards) {
+        pair += ROWS * arms * blocks_of(CHECK_OFF) * block_ns(p->modes[0], mid);
+        pair += ROWS * arms * blocks_of(CHECK_BUSY) * block_ns(p->modes[0], mid);
+        pair += ROWS * arms * blocks_of(CHECK_GROUP) * block_ns(p->modes[0], 8 * mid);
+    }
+    for (int coll = 0; coll < NT_TUNER_COLLS && p->spec.nsettings > 1; coll++) {
+        pair += p->spec.extra_guards && !p->spec.colls[coll]
+                    ? OTHERS * arms * BLOCKS * block_ns(NT_EAGER, 2 * mid)
+                    : 0;
     }
     return (uint64_t)(pair * p->spec.pairs);
 }
@@ -165,6 +182,9 @@ static void add_others(struct nt_plan *p)
         for (size_t i = 0; !p->spec.colls[coll] && i < 3; i++) {
             struct nt_case cs = plan_case(p, 0, p->modes[0]);
             struct check_point *c;
+            if (i > 0 && sizes[i] == sizes[i - 1]) { /* a ladder of one or two sizes */
+                continue;
+            }
             cs.coll = (uint8_t)coll;
             cs.bytes = align_down(p, sizes[i]);
             cs.mode = NT_EAGER;
@@ -221,6 +241,59 @@ static void add_points(struct nt_plan *p)
     }
 }
 
+/* The same when all points are known. */
+static double exact_cost_ns(const struct nt_plan *p)
+{
+    double pair = (double)p->start_ns * 1.5;
+    unsigned baselines = p->spec.as_found[0] != '\0' ? 2 : 1;
+
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
+        double factor = c->kind == CHECK_GROUP ? 1.5 : (c->flags & NT_M_BARRIER) != 0 ? 2 : 1;
+        pair += arms * blocks_of(c->kind) * block_ns((enum nt_mode)c->cs.mode, factor * c->est_ns);
+    }
+    return pair * p->spec.pairs;
+}
+
+static bool fits(const struct nt_plan *p)
+{
+    return p->spec.budget_ns == 0 ||
+           (double)p->held_ns + exact_cost_ns(p) <= (double)p->spec.budget_ns;
+}
+
+static void add_points_anew(struct nt_plan *p)
+{
+    p->confirm.npoints = 0;
+    add_points(p);
+}
+
+/* Within a budget the table comes before the variables alone, and rows that gain much before those
+ * that gain little. */
+static void fit_budget(struct nt_plan *p)
+{
+    if (p->confirm.table && p->confirm.fixed && !fits(p)) {
+        plan_not_checked(p, "static: no time for its confirm within the budget");
+        p->confirm.fixed = false;
+        add_points_anew(p);
+    }
+    while (p->nrows > 1 && !fits(p)) {
+        uint32_t least = 0;
+        for (uint32_t r = 1; r < p->nrows; r++) {
+            double a = p->rows[r].range.gain * (1 + p->rows[r].range.last - p->rows[r].range.first);
+            double b = p->rows[least].range.gain *
+                       (1 + p->rows[least].range.last - p->rows[least].range.first);
+            least = a < b ? r : least;
+        }
+        plan_not_checked(p, "row %llu to %llu: no time for its confirm within the budget",
+                         (unsigned long long)p->rows[least].range.min_bytes,
+                         (unsigned long long)p->rows[least].range.max_bytes);
+        p->nrows--;
+        memmove(&p->rows[least], &p->rows[least + 1], (p->nrows - least) * sizeof(p->rows[0]));
+        add_points_anew(p);
+    }
+}
+
 static bool set_up(struct nt_plan *p)
 {
     struct confirm *c = &p->confirm;
@@ -236,6 +309,8 @@ static bool set_up(struct nt_plan *p)
         (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "check points");
         return false;
     }
+    add_points(p);
+    fit_budget(p);
     for (uint32_t r = 0; r < p->nrows; r++) {
         p->served[p->nserved++] = (struct nt_row_result){.coll = p->rows[r].coll,
                                                          .min_bytes = p->rows[r].range.min_bytes,
@@ -243,7 +318,6 @@ static bool set_up(struct nt_plan *p)
                                                          .call = p->rows[r].call,
                                                          .executed = p->rows[r].executed};
     }
-    add_points(p);
     return true;
 }
 
