@@ -5,7 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[] = {"default", "as found", "tuned (table)", "tuned (static)"};
+static const char *const kind_names[] = {[NT_SERIES_DEFAULT] = "default",
+                                         [NT_SERIES_AS_FOUND] = "as found",
+                                         [NT_SERIES_TABLE] = "tuned (table)",
+                                         [NT_SERIES_STATIC] = "tuned (static)",
+                                         [NT_SERIES_RUNNER] = NULL}; /* its setting */
 
 /* What has a place on logarithmic axes. */
 static void add_point(struct nt_figures *f, size_t *n, struct nt_figure_point x)
