@@ -129,6 +129,31 @@ static void test_rigs_are_marked(void **state)
     }
 }
 
+/* A mode that is served because the other proved the gain is no proof of its own. */
+static void test_claims(void **state)
+{
+    static const struct {
+        double p;
+        const char *proved, *best;
+        bool served;
+    } rows[] = {{0.0005, "<dd>4</dd>", "<dd>25.0 % less", false},
+                {0.4, "<dd>3</dd>", "<dd>15.4 % less", true},
+                {NAN, "<dd>3</dd>", "<dd>15.4 % less", true}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_buf out;
+        p->product[NT_TABLE].classes.v[1].p_adjusted = rows[i].p;
+        render(&(struct nt_report_in){.profile = p}, &out);
+        assert_non_null(strstr(out.data, rows[i].proved));
+        assert_non_null(strstr(out.data, rows[i].best));
+        assert_int_equal(strstr(out.data, "not proved alone") != NULL, rows[i].served);
+        nt_buf_done(&out);
+        nt_profile_free(p);
+    }
+}
+
 #define HOSTILE "</title><script>alert(\"1\")</script>&\x01\xff'<img src=x onerror=y>"
 
 static void test_hostile(void **state)
@@ -283,10 +308,11 @@ static void test_svg_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_markup),  cmocka_unit_test(test_pages),
-        cmocka_unit_test(test_hostile), cmocka_unit_test(test_rigs_are_marked),
-        cmocka_unit_test(test_huge),    cmocka_unit_test(test_too_large_is_said),
-        cmocka_unit_test(test_figures), cmocka_unit_test(test_svg_alone),
+        cmocka_unit_test(test_markup),    cmocka_unit_test(test_pages),
+        cmocka_unit_test(test_hostile),   cmocka_unit_test(test_rigs_are_marked),
+        cmocka_unit_test(test_huge),      cmocka_unit_test(test_too_large_is_said),
+        cmocka_unit_test(test_claims),    cmocka_unit_test(test_figures),
+        cmocka_unit_test(test_svg_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,8 +13,8 @@ static const char *const rig_words[NT_RIG_COUNT] = {
     [NT_RIG_MODEL] = "figures of NCCL’s cost model: simulated, nothing was measured"};
 
 struct counted {
-    size_t classes, tuned;
-    double best; /* gain of a published class */
+    size_t classes, tuned, served; /* tuned: the gain is proved there; served: published along */
+    double best;                   /* proved gain */
 };
 
 static struct counted count(const struct nt_profile *p)
@@ -24,8 +24,9 @@ static struct counted count(const struct nt_profile *p)
     for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
         for (size_t i = 0; i < p->product[k].classes.n; i++) {
             const struct nt_profile_class *x = &p->product[k].classes.v[i];
-            bool tuned = x->verdict == NT_VD_TUNED;
+            bool tuned = x->verdict == NT_VD_TUNED && !nt_served_only(x);
             c.classes++;
+            c.served += nt_served_only(x);
             c.tuned += tuned;
             c.best = tuned ? fmax(c.best, x->gain) : c.best;
         }
@@ -82,15 +83,21 @@ static void add_summary(const struct nt_report_in *in, struct nt_buf *out)
     nt_buf_printf(out,
                   "<section aria-labelledby=\"summary\"><h2 id=\"summary\">Summary</h2>\n<dl "
                   "class=\"tiles\">\n<div><dt>classes measured</dt><dd>%zu</dd></div>\n"
-                  "<div><dt>faster, and published</dt><dd>%zu</dd></div>\n",
+                  "<div><dt>proved faster</dt><dd>%zu</dd></div>\n",
                   c.classes, c.tuned);
+    if (c.served > 0) {
+        nt_buf_printf(out,
+                      "<div><dt>more served, not slower; a gain not proved there</dt><dd>%zu</dd>"
+                      "</div>\n",
+                      c.served);
+    }
     if (c.tuned > 0) {
         nt_buf_printf(out, "<div><dt>largest gain</dt><dd>%.1f %% less time</dd></div>\n",
                       100 * c.best);
     }
     nt_buf_puts(out, "</dl>\n<p>");
     nt_buf_puts(out, c.classes == 0 ? "No class was measured."
-                     : c.tuned == 0
+                     : c.tuned + c.served == 0
                          ? "The defaults win here: the profile is empty, and that is a result."
                          : "Every class that is not published stays with NCCL’s default.");
     nt_buf_puts(out, "</p>\n</section>\n");

@@ -53,12 +53,22 @@ static void number_cell(struct nt_buf *out, double v, int decimals)
 /* ------------------------------------------------------------------ classes */
 
 static const char *const verdict_words[NT_VD_COUNT] = {
-    [NT_VD_TUNED] = "published",
-    [NT_VD_DEFAULT] = "NCCL’s default is the best found",
-    [NT_VD_UNDECIDED] = "no gain could be proved: back to the default",
-    [NT_VD_NOISY] = "too noisy for a verdict: back to the default",
-    [NT_VD_GUARD] = "faster here, but not within the guard somewhere: back to the default",
-    [NT_VD_NOT_CHECKED] = "found by the search, not confirmed"};
+    [NT_VD_TUNED] =
+        "in the profile: a gain is proved in one mode at least, and no mode and no check "
+        "is slower",
+    [NT_VD_DEFAULT] = "nothing looked faster than NCCL’s own choice, which stays",
+    [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL’s choice stays",
+    [NT_VD_NOISY] = "too noisy for a verdict; NCCL’s choice stays",
+    [NT_VD_GUARD] = "could not be shown to be no slower everywhere; NCCL’s choice stays",
+    [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL’s choice stays"};
+
+/* Family-wise error of a claimed gain (the confirm's own). */
+static const double ALPHA = 0.005;
+
+bool nt_served_only(const struct nt_profile_class *c)
+{
+    return c->verdict == NT_VD_TUNED && !(c->p_adjusted <= ALPHA);
+}
 
 #define CLASS_HEADS                                                                                \
     NUM("tuned")                                                                                   \
@@ -88,8 +98,9 @@ static void class_row(const struct nt_profile_class *c, bool as_found, struct nt
         nt_buf_printf(out, "<td class=\"num\">%.1f to %.1f %%</td>", 100 * c->interval[0],
                       100 * c->interval[1]);
     }
-    nt_buf_printf(out, "<td><span class=\"tag %s\">%s</span></td>",
-                  nt_class_verdict_names[c->verdict], nt_class_verdict_names[c->verdict]);
+    nt_buf_printf(out, "<td><span class=\"tag %s\">%s</span>%s</td>",
+                  nt_class_verdict_names[c->verdict], nt_class_verdict_names[c->verdict],
+                  nt_served_only(c) ? ", not proved alone" : "");
     cell(out, "", c->setting);
     number_cell(out, c->p_adjusted, 4);
     nt_buf_printf(out, "<td class=\"num\">%u</td>", c->pairs);

@@ -3,6 +3,9 @@
 #pragma once
 #include "tuner/report/report.h"
 
+/* Published because another mode of its size proved the gain: by itself this class did not. */
+bool nt_served_only(const struct nt_profile_class *c);
+
 #define NT_SECTION(name)                                                                           \
     NT_MUST_CHECK int nt_section_##name(const struct nt_report_in *in, struct nt_buf *out,         \
                                         struct nt_err *err)
