@@ -53,6 +53,8 @@ CASES = [
     (["workload", "from-receipts", "w.json"], 2, [], "w.json"),
     (["explain", "-w", "w.json", "-s", "verify=29,eager", "-s", "decode=12", "-m", "t.csv"], 0,
      ["communication cannot explain this step", "longer than decode"], ""),
+    (["explain", "-w", "w.json", "-s", "verify=12.001", "-s", "decode=12", "-m", "t.csv"], 0,
+     ["more than the whole difference"], ""),
     (["explain", "-w", "w.json", "-s", "verify=29", "--db", "d.db", "--source", "import 3"], 0, ["custom"], ""),
     (["explain", "-w", "w.json", "-s", "verify=29", "--db", "d.db"], 2, [], "name one with --source"),
     (["explain", "-w", "w.json", "-s", "verify=29", "-m", "a.log"], 1, ["never measured"], "never measured for 8 ranks"),

@@ -111,14 +111,18 @@ static void step_text(const struct nt_explained *e, struct nt_buf *out)
         nt_buf_printf(
             out,
             "  communication %.2f ms (%.2f to %.2f), %.0f %% of the step (%.0f to %.0f %%)%s\n"
-            "    of it launch and latency %.2f ms, bytes %.2f ms\n"
-            "    by the fastest way measured %.2f ms: tuning can save %.2f ms, %.1f %% of the "
-            "step; were "
-            "communication free, %.2f ms\n",
+            "    of it launch and latency %.2f ms, bytes %.2f ms\n",
             e->now_ms.mid, e->now_ms.lo, e->now_ms.hi, 100 * e->share.mid, 100 * e->share.lo,
             100 * e->share.hi, e->noise_known ? "" : "; noise not known, 10 % assumed", e->floor_ms,
-            e->now_ms.mid - e->floor_ms, e->best_ms, e->now_ms.mid - e->best_ms,
-            100 * (e->now_ms.mid - e->best_ms) / e->step_ms, e->now_ms.mid);
+            e->now_ms.mid - e->floor_ms);
+    }
+    if (e->blame != NT_BLAME_NOT_MEASURED && e->blame != NT_BLAME_IMPOSSIBLE) {
+        nt_buf_printf(
+            out,
+            "    by the fastest way measured %.2f ms: tuning can save %.2f ms, %.1f %% of "
+            "the step; were communication free, %.2f ms\n",
+            e->best_ms, e->now_ms.mid - e->best_ms, 100 * (e->now_ms.mid - e->best_ms) / e->step_ms,
+            e->now_ms.mid);
     }
     if (isfinite(e->turned_ms) && e->blame != NT_BLAME_NOT_MEASURED) {
         nt_buf_printf(out, "    the same calls %s: %.2f ms\n",
@@ -140,18 +144,23 @@ static void differences(const struct nt_explained *e, size_t n, struct nt_buf *o
     for (size_t i = 0; i < n; i++) {
         for (size_t k = 0; k < n; k++) {
             struct nt_span d;
+            double ms;
             if (e[i].step_ms <= e[k].step_ms || e[i].blame == NT_BLAME_NOT_MEASURED ||
                 e[k].blame == NT_BLAME_NOT_MEASURED) {
                 continue;
             }
             d = nt_explain_difference(&e[i], &e[k]);
-            nt_buf_printf(out,
-                          "%s takes %.3g ms longer than %s; communication accounts for %.2f ms of "
-                          "it (%.0f to "
-                          "%.0f %%)%s\n",
-                          e[i].phase->name, e[i].step_ms - e[k].step_ms, e[k].phase->name,
-                          d.mid * (e[i].step_ms - e[k].step_ms), 100 * d.lo, 100 * d.hi,
-                          d.hi < 0.25 ? ": communication cannot explain the difference" : "");
+            ms = e[i].step_ms - e[k].step_ms;
+            nt_buf_printf(out, "%s takes %.3g ms longer than %s, its communication %.2f ms",
+                          e[i].phase->name, ms, e[k].phase->name, d.mid * ms);
+            if (d.mid > 1) {
+                nt_buf_puts(out, ": more than the whole difference; the rest of the step must be "
+                                 "faster, or the times are not of these steps\n");
+            } else {
+                nt_buf_printf(out, ": %.0f %% of it (%.0f to %.0f %%)%s\n", 100 * d.mid, 100 * d.lo,
+                              100 * fmin(d.hi, 1),
+                              d.hi < 0.25 ? ": communication cannot explain the difference" : "");
+            }
         }
     }
 }
