@@ -19,7 +19,7 @@ static const struct {
     uint32_t min_gangs, max_gangs, settings;
     double refine_share; /* of the confirm's time that may go into process settings */
 } efforts[NT_EFFORT_COUNT] = {
-    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {3, 8, 12, 0.4}, [NT_THOROUGH] = {3, 6, 32, 2.0}};
+    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {4, 8, 12, 0.4}, [NT_THOROUGH] = {6, 12, 32, 2.0}};
 
 static bool call_equal(const struct nt_call *a, const struct nt_call *b)
 {
