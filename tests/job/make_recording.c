@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int keep(struct nt_recorder *out, const struct nt_plan_step *s,
                 const struct nt_plan_outcome *o, struct nt_err *err)
@@ -75,6 +76,7 @@ int main(int argc, char **argv)
         w.block_sd *= strtod(argv[4], NULL);
         w.gang_sd *= strtod(argv[4], NULL);
     }
+    (void)unlink(argv[1]); /* a recorder would go on with an old file */
     rc = nt_spec_add_sizes(&s, argc > 3 ? argv[3] : "256:64M", &err);
     rc = rc == 0 ? nt_spec_finish(&s, &err) : rc;
     rc = rc == 0 ? nt_record_new(&s, 12, 1, &r, &err) : rc;
