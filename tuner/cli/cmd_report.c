@@ -40,8 +40,6 @@ static const char *const converters[][7] = {
     {"magick", "SVG", "PNG"},
     {"convert", "SVG", "PNG"}};
 
-extern char **environ;
-
 /* 0 done, 127 not installed, else its exit status. */
 static int convert_by(const char *const *words, const char *svg, const char *png)
 {

@@ -122,8 +122,8 @@ static int by_size(const void *a, const void *b)
 static void print_legend(const struct nt_profile_classes *classes)
 {
     static const char *const meaning[NT_VD_COUNT] = {
-        [NT_VD_TUNED] = "in the profile: a gain is proved in one mode at least, and no mode and "
-                        "no check is slower",
+        [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
+                         "no check is slower"),
         [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
         [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL's choice stays",
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-extern char **environ;
-
 void nt_env_init(struct nt_env *e)
 {
     *e = (struct nt_env){0};

@@ -98,7 +98,7 @@ static bool is_op(const struct nt_line *l, size_t i)
 /* The value of that kind in the body that begins at `from`; NAN: there is none. */
 static double value_at(const struct reader *rd, unsigned from, enum value kind)
 {
-    int at = rd->cols.at[kind];
+    int at = (int)rd->cols.at[kind]; /* -1: no such column */
     return at >= 0 && from + (unsigned)at < rd->open.n ? rd->open.v[from + (unsigned)at] : NAN;
 }
 

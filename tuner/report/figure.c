@@ -161,11 +161,11 @@ static void add_series(struct nt_figure *f, struct nt_series s)
 {
     static const struct nt_series none = {0};
     bool runner = s.v[0].kind == NT_SERIES_RUNNER;
-    size_t at = f->nseries, first = at;
+    size_t at = f->nseries, first = 0;
 
     if (runner) {
         keep_near(&s, f->nseries > 0 ? &f->series[0] : &none);
-        for (first = 0; first < at && f->series[first].v[0].kind != NT_SERIES_RUNNER;) {
+        for (; first < at && f->series[first].v[0].kind != NT_SERIES_RUNNER;) {
             first++;
         }
         while (at > first && f->series[at - 1].score < s.score) {
