@@ -13,9 +13,9 @@ static void times(const struct nt_sim *s)
     struct nt_executed x;
 
     nt_assert(nt_sim_gang_init(&g, s, 1, NULL, 0, NULL) == 0);
-    for (uint8_t coll = 0; coll < NT_COLL_COUNT; coll++) {
+    for (int coll = 0; coll < NT_COLL_COUNT; coll++) {
         for (uint64_t bytes = 1; bytes < UINT64_C(1) << 34; bytes = bytes * 64 + 1) {
-            struct nt_case cs = {.bytes = bytes, .coll = coll};
+            struct nt_case cs = {.bytes = bytes, .coll = (uint8_t)coll};
             nt_assert(nt_sim_executed(&g, &cs, &none, &x)); /* rings are always there */
             nt_assert(x.channels >= 1 && x.channels <= 64);
             nt_assert(isfinite(nt_sim_true_ns(&g, &cs, 0, &x)));

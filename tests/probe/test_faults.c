@@ -37,7 +37,7 @@ static struct nt_measure question(enum nt_coll coll, uint64_t bytes)
 {
     return (struct nt_measure){
         .id = 7,
-        .cs = {.bytes = bytes, .coll = coll, .dtype = NT_FP32, .mode = NT_EAGER},
+        .cs = {.bytes = bytes, .coll = (uint8_t)coll, .dtype = NT_FP32, .mode = NT_EAGER},
         .call = {.algo = -1, .proto = -1},
         .warmup = 1,
         .samples = 3,

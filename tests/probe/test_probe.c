@@ -39,10 +39,10 @@ static struct nt_measure question(uint64_t id, enum nt_coll coll, enum nt_mode m
 {
     return (struct nt_measure){.id = id,
                                .cs = {.bytes = bytes,
-                                      .coll = coll,
+                                      .coll = (uint8_t)coll,
                                       .dtype = NT_FP32,
                                       .place = NT_OUT_OF_PLACE,
-                                      .mode = mode},
+                                      .mode = (uint8_t)mode},
                                .call = as_it_is,
                                .warmup = 1,
                                .samples = 3,
@@ -372,10 +372,10 @@ static void test_times(void **state)
     ranks_start(&r, 2, NULL);
     ranks_init(&r, MAX_BYTES, true);
     take_ready(&r);
-    for (int mode = 0; mode < NT_MODE_COUNT; mode++) {
+    for (unsigned mode = 0; mode < NT_MODE_COUNT; mode++) {
         uint32_t least[2] = {UINT32_MAX, UINT32_MAX};
-        for (int slow = 0; slow < 2; slow++) {
-            struct nt_measure m = question((uint64_t)(2 * mode + slow), NT_ALL_REDUCE, mode, 1024);
+        for (unsigned slow = 0; slow < 2; slow++) {
+            struct nt_measure m = question(2 * mode + slow, NT_ALL_REDUCE, mode, 1024);
             struct nt_msg got[RANKS_MAX];
             m.verify = NT_VERIFY_NO;
             m.samples = 15;

@@ -132,6 +132,7 @@ static void crossed_pairs(struct element *e)
                  target_of(e, 5, bus[1])};
     const char *to[] = {bus[3], bus[2], bus[1], bus[0]};
     for (int i = 0; i < 4; i++) {
+        nt_assert(t[i] != NULL);
         memcpy(t[i], to[i], strlen(to[i]) + 1);
     }
 }
@@ -157,7 +158,7 @@ static void take_out(struct element *root, struct element *e)
     int at = 0;
     struct element *up = parent_of(root, e, &at);
     up->nkids--;
-    memmove(&up->kids[at], &up->kids[at + 1], (size_t)(up->nkids - at) * sizeof(up->kids[0]));
+    memmove(&up->kids[at], &up->kids[at + 1], (size_t)(up->nkids - at) * sizeof(struct element *));
 }
 
 /* The PCI device of the nth NIC moves below another parent. */

@@ -14,8 +14,6 @@
 
 #include "tests/topology/support.h"
 
-extern char **environ;
-
 static char folder[256]; /* of all machines of this run */
 
 static int run(char *const *argv)

@@ -150,7 +150,7 @@ void tree_drop_kid(struct element *e, int k)
 {
     tree_free(e->kids[k]);
     e->nkids--;
-    memmove(&e->kids[k], &e->kids[k + 1], (size_t)(e->nkids - k) * sizeof(e->kids[0]));
+    memmove(&e->kids[k], &e->kids[k + 1], (size_t)(e->nkids - k) * sizeof(struct element *));
 }
 
 void tree_each(struct element *e, void (*visit)(struct element *, void *), void *arg)

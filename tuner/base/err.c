@@ -14,7 +14,8 @@ static const struct {
 #undef X
 };
 
-int nt_fail(struct nt_err *err, enum nt_code code, int sys, const char *fmt, ...)
+/* In parentheses: see err.h, where it may be a macro. */
+int(nt_fail)(struct nt_err *err, enum nt_code code, int sys, const char *fmt, ...)
 {
     if (err != NULL) {
         va_list ap;

@@ -39,6 +39,9 @@ struct nt_err {
 /* Fills *err and returns -code, so that detecting and returning is one statement.
  * sys > 0 is an errno, whose text is appended; other values are only kept. */
 int nt_fail(struct nt_err *err, enum nt_code code, int sys, const char *fmt, ...) NT_PRINTF(4, 5);
+#ifdef __clang_analyzer__ /* which cannot know that the result is never 0 */
+#define nt_fail(...) (nt_fail(__VA_ARGS__), -1)
+#endif
 
 /* A caller that knows more puts it in front: "profile h100: open /x: No such file". Returns rc. */
 int nt_wrap(struct nt_err *err, int rc, const char *fmt, ...) NT_PRINTF(3, 4);
