@@ -203,8 +203,8 @@ def part_faults(build, check):
 
 def exit_hang(p, check):
     """A rank that does not end costs some seconds a gang: it is enough to see the job go on to the third."""
-    job = p.start("tune", "--db", p.db, "--out", p.out, *p.world(fault="exit-hang:1", sizes="512K"))
     number = max(r[0] for r in p.sql("SELECT id FROM job")) + 1
+    job = p.start("tune", "--db", p.db, "--out", p.out, *p.world(fault="exit-hang:1", sizes="512K"))
     end = time.monotonic() + 60
     while time.monotonic() < end and job.poll() is None:
         if p.sql("SELECT count(*) FROM gang WHERE job_id = ? AND status = 'ok'", number)[0][0] >= 3:
