@@ -10,7 +10,7 @@ const char *const nt_coll_names[NT_COLL_COUNT + 1] = {
     [NT_ALL_REDUCE] = "all_reduce", [NT_ALLTOALL] = "alltoall",
     [NT_SENDRECV] = "sendrecv",
 };
-const char *const nt_algo_names[NT_ALGO_COUNT + 1] = {
+const char *const nt_algo_names[NT_ALGO_ALL + 1] = {
     [NT_TREE] = "tree",
     [NT_RING] = "ring",
     [NT_COLLNET_DIRECT] = "collnet_direct",
@@ -18,9 +18,105 @@ const char *const nt_algo_names[NT_ALGO_COUNT + 1] = {
     [NT_NVLS] = "nvls",
     [NT_NVLS_TREE] = "nvls_tree",
     [NT_PAT] = "pat",
+    [NT_ONE_SHOT] = "one_shot",
+    [NT_TWO_SHOT] = "two_shot",
+    [NT_SYMMETRIC] = "symmetric",
 };
-const char *const nt_proto_names[NT_PROTO_COUNT + 1] = {
-    [NT_LL] = "ll", [NT_LL128] = "ll128", [NT_SIMPLE] = "simple"};
+const char *const nt_proto_names[NT_PROTO_ALL + 1] = {
+    [NT_LL] = "ll",     [NT_LL128] = "ll128",   [NT_SIMPLE] = "simple", [NT_PUSH] = "push",
+    [NT_PULL] = "pull", [NT_DIRECT] = "direct", [NT_WINDOW] = "window"};
+const char *const nt_backend_names[NT_BACKEND_COUNT + 1] = {
+    [NT_BE_NCCL] = "nccl",
+    [NT_BE_REGISTERED] = "nccl-registered",
+    [NT_BE_NCCL_SYMMETRIC] = "nccl-symmetric",
+    [NT_BE_IPC] = "ipc",
+    [NT_BE_HOST] = "host-memory",
+    [NT_BE_TORCH] = "torch-distributed",
+    [NT_BE_TORCH_SYMM_MEM] = "torch-symm-mem",
+    [NT_BE_CUSTOM_ALL_REDUCE] = "custom-allreduce",
+};
+const char *const nt_numerics_names[NT_NUM_COUNT + 1] = {
+    [NT_NUM_NCCL] = "nccl", [NT_NUM_RANK] = "rank-order-fp32"};
+const char *const nt_bits_names[NT_BITS_COUNT + 1] = {
+    [NT_BITS_UNKNOWN] = "unknown", [NT_BITS_SAME] = "same", [NT_BITS_DIFFERENT] = "different"};
+
+#define TUNED_COLLS                                                                                \
+    {                                                                                              \
+        true, true, true, true, true, false, false                                                 \
+    }
+#define ALL_COLLS                                                                                  \
+    {                                                                                              \
+        true, true, true, true, true, true, true                                                   \
+    }
+#define ONLY_REDUCE                                                                                \
+    {                                                                                              \
+        [NT_ALL_REDUCE] = true                                                                     \
+    }
+#define ALL_MODES                                                                                  \
+    {                                                                                              \
+        true, true, true                                                                           \
+    }
+const struct nt_backend_info nt_backends[NT_BACKEND_COUNT] = {
+    [NT_BE_NCCL] = {.library = "nccl",
+                    .needs = "nothing",
+                    .buffers = "any device memory",
+                    .probe = "nccl",
+                    .colls = ALL_COLLS,
+                    .modes = ALL_MODES},
+    [NT_BE_REGISTERED] = {.library = "nccl",
+                          .needs = "ncclCommRegister",
+                          .buffers = "from ncclMemAlloc, registered with the communicator",
+                          .probe = "nccl",
+                          .since = 21903,
+                          .colls = TUNED_COLLS,
+                          .modes = ALL_MODES},
+    [NT_BE_NCCL_SYMMETRIC] =
+        {.library = "nccl",
+         .needs = "ncclCommWindowRegister; peer access between all ranks",
+         .buffers = "from ncclMemAlloc, in a symmetric window",
+         .probe = "nccl",
+         .since = 22703,
+         .colls = {[NT_ALL_GATHER] = true, [NT_REDUCE_SCATTER] = true, [NT_ALL_REDUCE] = true},
+         .modes = ALL_MODES},
+    [NT_BE_IPC] = {.library = "ipc",
+                   .needs = "CUDA IPC and peer access between all ranks",
+                   .buffers = "any device memory; shared by IPC handles for two_shot/direct",
+                   .probe = "nccl",
+                   .numerics = NT_NUM_RANK,
+                   .colls = ONLY_REDUCE,
+                   .modes = ALL_MODES,
+                   .one_host = true},
+    [NT_BE_HOST] = {.library = "ipc",
+                    .needs = "shared pinned host memory; no peer access",
+                    .buffers = "any device memory",
+                    .probe = "nccl",
+                    .numerics = NT_NUM_RANK,
+                    .colls = ONLY_REDUCE,
+                    .modes = ALL_MODES,
+                    .one_host = true},
+    [NT_BE_TORCH] = {.library = "nccl",
+                     .needs = "PyTorch",
+                     .buffers = "any device memory",
+                     .probe = "framework",
+                     .colls = ALL_COLLS,
+                     .modes = ALL_MODES},
+    [NT_BE_TORCH_SYMM_MEM] = {.library = "torch-symm-mem",
+                              .needs = "PyTorch; peer access between all ranks",
+                              .buffers = "a symmetric buffer of fixed size",
+                              .probe = "framework",
+                              .numerics = NT_NUM_RANK,
+                              .colls = ONLY_REDUCE,
+                              .modes = ALL_MODES,
+                              .one_host = true},
+    [NT_BE_CUSTOM_ALL_REDUCE] = {.library = "custom-allreduce",
+                                 .needs = "vLLM or SGLang; peer access between all ranks",
+                                 .buffers = "any device memory",
+                                 .probe = "framework",
+                                 .numerics = NT_NUM_RANK,
+                                 .colls = ONLY_REDUCE,
+                                 .modes = ALL_MODES,
+                                 .one_host = true},
+};
 const char *const nt_dtype_names[NT_DTYPE_COUNT + 1] = {[NT_BF16] = "bf16",
                                                         [NT_FP32] = "fp32",
                                                         [NT_FP16] = "fp16",
@@ -86,15 +182,36 @@ char *nt_case_text(const struct nt_case *c, char *out, size_t size)
     return out;
 }
 
+bool nt_call_equal(const struct nt_call *a, const struct nt_call *b)
+{
+    return a->algo == b->algo && a->proto == b->proto && a->channels == b->channels &&
+           a->chunk_bytes == b->chunk_bytes && a->backend == b->backend;
+}
+
+bool nt_call_fits(const struct nt_call *c)
+{
+    if (c->algo < 0 || c->proto < 0) {
+        return c->algo < 0 && c->proto < 0;
+    }
+    if (strcmp(nt_backends[c->backend].library, "nccl") == 0) {
+        return c->algo < NT_ALGO_COUNT && c->proto < NT_PROTO_COUNT;
+    }
+    return (c->algo == NT_ONE_SHOT || c->algo == NT_TWO_SHOT) && c->proto >= NT_PUSH &&
+           c->proto <= NT_DIRECT;
+}
+
 char *nt_call_text(const struct nt_call *c, char *out, size_t size)
 {
+    const char *backend = c->backend != NT_BE_NCCL ? nt_backend_names[c->backend] : "";
+    const char *gap = *backend != '\0' && c->algo >= 0 ? " " : "";
     if (c->algo < 0) {
-        (void)snprintf(out, size, "default");
+        (void)snprintf(out, size, "%s", *backend != '\0' ? backend : "default");
     } else if (c->channels == 0) {
-        (void)snprintf(out, size, "%s/%s", nt_algo_names[c->algo], nt_proto_names[c->proto]);
+        (void)snprintf(out, size, "%s%s%s/%s", backend, gap, nt_algo_names[c->algo],
+                       nt_proto_names[c->proto]);
     } else {
-        (void)snprintf(out, size, "%s/%s/%u", nt_algo_names[c->algo], nt_proto_names[c->proto],
-                       c->channels);
+        (void)snprintf(out, size, "%s%s%s/%s/%u", backend, gap, nt_algo_names[c->algo],
+                       nt_proto_names[c->proto], c->channels);
     }
     return out;
 }

@@ -29,9 +29,44 @@ enum nt_algo {
     NT_NVLS,
     NT_NVLS_TREE,
     NT_PAT,
-    NT_ALGO_COUNT
+    NT_ALGO_COUNT,               /* NCCL's own end here; a tuner is asked about no others */
+    NT_ONE_SHOT = NT_ALGO_COUNT, /* every rank adds up everything */
+    NT_TWO_SHOT,                 /* every rank adds up its share, then all have it */
+    NT_SYMMETRIC,                /* NCCL's kernels on symmetric windows, whichever it took */
+    NT_ALGO_ALL
 };
-enum nt_proto { NT_LL, NT_LL128, NT_SIMPLE, NT_PROTO_COUNT };
+enum nt_proto {
+    NT_LL,
+    NT_LL128,
+    NT_SIMPLE,
+    NT_PROTO_COUNT,
+    NT_PUSH = NT_PROTO_COUNT, /* ranks only write into each other's memory */
+    NT_PULL,                  /* ranks only read it (flags are still written) */
+    NT_DIRECT,                /* both, straight on the callers' buffers */
+    NT_WINDOW,                /* with NT_SYMMETRIC */
+    NT_PROTO_ALL
+};
+/* Who moves the bytes. */
+enum nt_backend {
+    NT_BE_NCCL,
+    NT_BE_REGISTERED,
+    NT_BE_NCCL_SYMMETRIC,
+    NT_BE_IPC,
+    NT_BE_HOST,
+    NT_BE_TORCH,
+    NT_BE_TORCH_SYMM_MEM,
+    NT_BE_CUSTOM_ALL_REDUCE,
+    NT_BACKEND_COUNT
+};
+/* In which order a backend adds up, against NCCL left alone. What two backends of one class give
+ * agrees bit by bit; whether another one agrees too is measured (NT_M_BITS). */
+enum nt_numerics {
+    NT_NUM_NCCL, /* whatever NCCL does with its algorithm, rounded at every step */
+    NT_NUM_RANK, /* rank after rank, in fp32, rounded once: the same on every rank */
+    NT_NUM_COUNT
+};
+/* Whether a result agreed with that of NCCL left alone. */
+enum nt_bits { NT_BITS_UNKNOWN, NT_BITS_SAME, NT_BITS_DIFFERENT, NT_BITS_COUNT };
 enum nt_dtype { NT_BF16, NT_FP32, NT_FP16, NT_INT32, NT_FP8, NT_DTYPE_COUNT };
 enum nt_place { NT_OUT_OF_PLACE, NT_IN_PLACE, NT_PLACE_COUNT };
 enum nt_mode { NT_EAGER, NT_STREAM, NT_GRAPH, NT_MODE_COUNT };
@@ -58,14 +93,32 @@ enum nt_status {
     NT_STATUS_COUNT
 };
 
-extern const char *const nt_coll_names[];   /* "broadcast" … "all_reduce" … */
-extern const char *const nt_algo_names[];   /* "tree" … "pat" */
-extern const char *const nt_proto_names[];  /* "ll", "ll128", "simple" */
-extern const char *const nt_dtype_names[];  /* "bf16", "fp32", … */
-extern const char *const nt_place_names[];  /* "out", "in" */
-extern const char *const nt_mode_names[];   /* "eager", "stream", "graph" */
-extern const char *const nt_rig_names[];    /* "nccl", "mps-sockets", … */
-extern const char *const nt_status_names[]; /* "ok", "unavailable", … */
+extern const char *const nt_coll_names[];     /* "broadcast" … "all_reduce" … */
+extern const char *const nt_algo_names[];     /* "tree" … "pat" */
+extern const char *const nt_proto_names[];    /* "ll", "ll128", "simple" */
+extern const char *const nt_dtype_names[];    /* "bf16", "fp32", … */
+extern const char *const nt_place_names[];    /* "out", "in" */
+extern const char *const nt_mode_names[];     /* "eager", "stream", "graph" */
+extern const char *const nt_rig_names[];      /* "nccl", "mps-sockets", … */
+extern const char *const nt_status_names[];   /* "ok", "unavailable", … */
+extern const char *const nt_backend_names[];  /* "nccl", "nccl-registered", … */
+extern const char *const nt_numerics_names[]; /* "nccl", "rank-order-fp32" */
+extern const char *const nt_bits_names[];     /* "unknown", "same", "different" */
+
+/* What is known of a backend before it is tried. */
+struct nt_backend_info {
+    const char *library; /* whose code moves the bytes: two backends of one library that execute
+                            the same are one */
+    const char *needs;   /* of machine and deployment, for people */
+    const char *buffers; /* what it needs of the buffers, for people */
+    const char *probe;   /* "nccl", or the program that measures it */
+    int since;           /* NCCL version, 0: any */
+    uint8_t numerics;    /* enum nt_numerics */
+    bool colls[NT_COLL_COUNT];
+    bool modes[NT_MODE_COUNT];
+    bool one_host; /* all ranks on one host */
+};
+extern const struct nt_backend_info nt_backends[NT_BACKEND_COUNT];
 
 unsigned nt_dtype_bytes(enum nt_dtype t);
 
@@ -81,15 +134,17 @@ struct nt_case {
     uint8_t coll, dtype, place, mode; /* enum nt_coll, nt_dtype, nt_place, nt_mode */
 };
 
-/* What the in-process tuner is asked for. */
+/* Who is to move the bytes, and what is asked of it: of NCCL through the in-process tuner. */
 struct nt_call {
-    int8_t algo, proto;   /* enum, or -1: NCCL's own choice (both or none) */
-    uint16_t channels;    /* upper bound; 0: NCCL's choice */
+    int8_t algo, proto;   /* enum, or -1: the backend's own choice (both or none) */
+    uint16_t channels;    /* upper bound (blocks of our kernels); 0: the backend's choice */
     uint32_t chunk_bytes; /* tuner ABI v6 only; 0: NCCL's choice */
+    uint8_t backend;      /* enum nt_backend */
 };
 #define NT_CALL_DEFAULT ((struct nt_call){.algo = -1, .proto = -1})
 
-/* What NCCL ran, read back through its profiler interface; the same on every rank. */
+/* What was run, of NCCL read back through its profiler interface; the same on every rank. Blocks
+ * and warps of a block stand for channels and warps of our kernels. */
 struct nt_executed {
     int8_t algo, proto; /* -1: not read */
     uint16_t channels, warps;
@@ -98,7 +153,11 @@ struct nt_executed {
 
 bool nt_case_equal(const struct nt_case *a, const struct nt_case *b);
 bool nt_executed_equal(const struct nt_executed *a, const struct nt_executed *b);
-/* "all_reduce 14K bf16 out graph"; "ring/ll/4" ("default" when nothing is asked). Return out. */
+bool nt_call_equal(const struct nt_call *a, const struct nt_call *b);
+/* Does the call belong to its backend: algorithms of NCCL to NCCL, ours to ours? */
+bool nt_call_fits(const struct nt_call *c);
+/* "all_reduce 14K bf16 out graph"; "ring/ll/4" ("default" when nothing is asked), behind the
+ * backend when that is not NCCL as it is: "ipc two_shot/direct/32". Return out. */
 char *nt_case_text(const struct nt_case *c, char *out, size_t size);
 char *nt_call_text(const struct nt_call *c, char *out, size_t size);
 char *nt_executed_text(const struct nt_executed *x, char *out, size_t size);

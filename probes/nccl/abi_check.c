@@ -15,3 +15,6 @@ SAME(NT_NCCL_FP8_E4M3, ncclFloat8e4m3);
 #endif
 SAME(NT_NCCL_ID_BYTES, NCCL_UNIQUE_ID_BYTES);
 _Static_assert(sizeof(struct nt_nccl_id) == sizeof(ncclUniqueId), "the id is passed by value");
+#if NCCL_VERSION_CODE >= 22703
+SAME(NT_NCCL_WIN_COLL_SYMMETRIC, NCCL_WIN_COLL_SYMMETRIC);
+#endif

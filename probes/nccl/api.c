@@ -37,6 +37,11 @@ int nt_nccl_open(struct nt_nccl *n, struct nt_err *err)
     }
     NT_NCCL_FUNCTIONS(X)
 #undef X
+#define X(type, field, args)                                                                       \
+    symbol = dlsym(n->lib, "nccl" #field);                                                         \
+    memcpy(&n->field, &symbol, sizeof(symbol));
+    NT_NCCL_OPTIONAL(X)
+#undef X
     loaded_from(n->lib, name, n->file, sizeof(n->file));
     return nt_nccl_check(n, NULL, 0, n->GetVersion(&n->version), "version", err);
 }

@@ -20,6 +20,7 @@ enum {
     NT_NCCL_FP8_E4M3 = 10
 };
 enum { NT_NCCL_FP8_SINCE = 22403 }; /* the first version with fp8 types */
+enum { NT_NCCL_WIN_COLL_SYMMETRIC = 1 };
 
 struct nt_nccl_id {
     char bytes[NT_NCCL_ID_BYTES];
@@ -46,12 +47,23 @@ struct ncclComm;
     X(int, Send, (const void *buf, size_t count, int dtype, int peer, NT_NCCL_TAIL))               \
     X(int, Recv, (void *buf, size_t count, int dtype, int peer, NT_NCCL_TAIL))
 
+/* NULL where the library is too old for them. */
+#define NT_NCCL_OPTIONAL(X)                                                                        \
+    X(int, MemAlloc, (void **ret, size_t bytes))                                                   \
+    X(int, MemFree, (void *p))                                                                     \
+    X(int, CommRegister, (struct ncclComm * comm, void *p, size_t bytes, void **ret))              \
+    X(int, CommDeregister, (struct ncclComm * comm, void *handle))                                 \
+    X(int, CommWindowRegister,                                                                     \
+      (struct ncclComm * comm, void *p, size_t bytes, void **ret, int flags))                      \
+    X(int, CommWindowDeregister, (struct ncclComm * comm, void *window))
+
 struct nt_nccl {
     void *lib;
     char file[256]; /* what was really loaded */
     int version;    /* 22809 */
 #define X(type, name, args) type(*name) args;
     NT_NCCL_FUNCTIONS(X)
+    NT_NCCL_OPTIONAL(X)
 #undef X
 };
 

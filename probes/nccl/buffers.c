@@ -12,12 +12,11 @@ static uint64_t stride_of(uint64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN + (uint64_t)2 * NT_GUARD_BYTES;
 }
 
-int nt_pool_open(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, struct nt_pool *ret,
+int nt_pool_size(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, uint64_t *ret,
                  struct nt_err *err)
 {
-    struct nt_pool p = {.max_bytes = max_bytes, .l2_bytes = l2_bytes};
     uint64_t free_bytes = 0, stride = stride_of(max_bytes), least = 2 * stride, both = 2 * least;
-    void *in = NULL, *out = NULL;
+    uint64_t bytes;
     int rc = nt_dev_free_bytes(d, &free_bytes, err);
     if (rc != 0) {
         return rc;
@@ -28,19 +27,37 @@ int nt_pool_open(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, struct
                        (unsigned long long)max_bytes, (unsigned long long)both,
                        (unsigned long long)free_bytes);
     }
-    p.bytes = NT_GROUP * stride > l2_bytes + stride ? NT_GROUP * stride : l2_bytes + stride;
-    if (p.bytes > free_bytes / (2 * SHARE)) {
-        p.bytes = free_bytes / (2 * SHARE);
+    bytes = NT_GROUP * stride > l2_bytes + stride ? NT_GROUP * stride : l2_bytes + stride;
+    if (bytes > free_bytes / (2 * SHARE)) {
+        bytes = free_bytes / (2 * SHARE);
     }
-    if (p.bytes < least) {
-        p.bytes = least;
-    }
-    rc = nt_dev_alloc(d, p.bytes, &in, err);
+    *ret = bytes < least ? least : bytes;
+    return 0;
+}
+
+static int from_device(void *arg, size_t bytes, void **ret, struct nt_err *err)
+{
+    return nt_dev_alloc(arg, bytes, ret, err);
+}
+
+static void to_device(void *arg, void *p)
+{
+    nt_dev_free(arg, p);
+}
+
+int nt_pool_open(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, uint64_t bytes,
+                 const struct nt_pool_source *source, struct nt_pool *ret, struct nt_err *err)
+{
+    struct nt_pool p = {.bytes = bytes, .max_bytes = max_bytes, .l2_bytes = l2_bytes};
+    void *in = NULL, *out = NULL;
+    int rc;
+    p.source = source != NULL ? *source : (struct nt_pool_source){from_device, to_device, d};
+    rc = p.source.alloc(p.source.arg, p.bytes, &in, err);
     if (rc == 0) {
-        rc = nt_dev_alloc(d, p.bytes, &out, err);
+        rc = p.source.alloc(p.source.arg, p.bytes, &out, err);
     }
     if (rc != 0) {
-        nt_dev_free(d, in);
+        p.source.free(p.source.arg, in);
         return rc;
     }
     p.in = in;
@@ -49,10 +66,12 @@ int nt_pool_open(struct nt_dev *d, uint64_t max_bytes, uint64_t l2_bytes, struct
     return 0;
 }
 
-void nt_pool_close(struct nt_dev *d, struct nt_pool *p)
+void nt_pool_close(struct nt_pool *p)
 {
-    nt_dev_free(d, p->in);
-    nt_dev_free(d, p->out);
+    if (p->source.free != NULL) {
+        p->source.free(p->source.arg, p->in);
+        p->source.free(p->source.arg, p->out);
+    }
     *p = (struct nt_pool){0};
 }
 

@@ -17,10 +17,13 @@ struct CUstream_st;
 struct CUevent_st;
 struct CUgraphExec_st;
 
+struct nt_shot; /* shots.h */
+
 struct nt_dev_info {
     char uuid[64], pci[32], name[64];
     uint64_t memory_bytes, l2_bytes;
     int capability; /* 90 for compute capability 9.0 */
+    unsigned multiprocessors;
 };
 
 struct nt_dev; /* one open device; opaque */
@@ -40,6 +43,19 @@ NT_MUST_CHECK int nt_dev_put(struct nt_dev *d, void *to, const void *from, size_
                              struct nt_err *err);
 NT_MUST_CHECK int nt_dev_get(struct nt_dev *d, void *to, const void *from, size_t bytes,
                              struct nt_err *err);
+/* Memory of nt_dev_alloc() for the other processes of the host, which may be on other devices. */
+struct nt_dev_handle {
+    char bytes[64];
+};
+NT_MUST_CHECK int nt_dev_share(struct nt_dev *d, void *p, struct nt_dev_handle *ret,
+                               struct nt_err *err);
+NT_MUST_CHECK int nt_dev_map(struct nt_dev *d, const struct nt_dev_handle *h, void **ret,
+                             struct nt_err *err);
+void nt_dev_unmap(struct nt_dev *d, void *p);
+/* Pins host memory (whole pages); *ret: where the device sees it. */
+NT_MUST_CHECK int nt_dev_pin(struct nt_dev *d, void *host, size_t bytes, void **ret,
+                             struct nt_err *err);
+void nt_dev_unpin(struct nt_dev *d, void *host);
 /* An error after which no call of this process will work again. */
 bool nt_dev_is_lost(struct nt_dev *d);
 
@@ -69,11 +85,23 @@ NT_MUST_CHECK int nt_dev_fill(struct CUstream_st *s, void *buf, uint64_t count,
 /* Adds the number of elements that differ to the device's counter. */
 NT_MUST_CHECK int nt_dev_compare(struct nt_dev *d, struct CUstream_st *s, const void *buf,
                                  uint64_t count, const struct nt_pattern *p, struct nt_err *err);
+/* The same for elements of a that have other bits than those of b. */
+NT_MUST_CHECK int nt_dev_differ(struct nt_dev *d, struct CUstream_st *s, const void *a,
+                                const void *b, uint64_t count, unsigned elem_bytes,
+                                struct nt_err *err);
 /* Waits for the stream, gives the counter and sets it to zero. */
 NT_MUST_CHECK int nt_dev_differing(struct nt_dev *d, struct CUstream_st *s, uint64_t *ret,
                                    struct nt_err *err);
 /* A small kernel that depends on what is before it. */
 NT_MUST_CHECK int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err);
+
+/* Loads the kernels of shots.h for `world` ranks; *ret_blocks: blocks that the device holds at
+ * once.
+ */
+NT_MUST_CHECK int nt_dev_shots_load(struct nt_dev *d, unsigned world, unsigned *ret_blocks,
+                                    struct nt_err *err);
+NT_MUST_CHECK int nt_dev_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned blocks,
+                              struct nt_err *err);
 
 /* Matrix products back to back on a stream of their own until stopped. */
 NT_MUST_CHECK int nt_dev_busy_start(struct nt_dev *d, struct nt_err *err);

@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include "probes/nccl/kernels.h"
 
 /* Matrix products in flight: the device never waits for the thread that launches them. */
@@ -62,6 +63,7 @@ int nt_dev_describe(unsigned device, struct nt_dev_info *ret, struct nt_err *err
     write_uuid(&prop.uuid, info.uuid, sizeof(info.uuid));
     (void)cudaDeviceGetPCIBusId(info.pci, sizeof(info.pci), (int)device);
     info.memory_bytes = prop.totalGlobalMem;
+    info.multiprocessors = prop.multiProcessorCount > 0 ? (unsigned)prop.multiProcessorCount : 1;
     info.capability = 10 * prop.major + prop.minor;
     info.l2_bytes = prop.l2CacheSize > 0 ? (uint64_t)prop.l2CacheSize : 0;
     *ret = info;
@@ -173,6 +175,58 @@ int nt_dev_get(struct nt_dev *d, void *to, const void *from, size_t bytes, struc
     return check(cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToHost), "copy from device", err);
 }
 
+_Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(struct nt_dev_handle), "a handle");
+
+int nt_dev_share(struct nt_dev *d, void *p, struct nt_dev_handle *ret, struct nt_err *err)
+{
+    cudaIpcMemHandle_t h;
+    int rc = check(cudaIpcGetMemHandle(&h, p), "IPC handle", err);
+    (void)d;
+    if (rc == 0) {
+        memcpy(ret, &h, sizeof(*ret));
+    }
+    return rc;
+}
+
+int nt_dev_map(struct nt_dev *d, const struct nt_dev_handle *h, void **ret, struct nt_err *err)
+{
+    cudaIpcMemHandle_t handle;
+    (void)d;
+    memcpy(&handle, h, sizeof(handle));
+    return check(cudaIpcOpenMemHandle(ret, handle, cudaIpcMemLazyEnablePeerAccess),
+                 "map another rank's memory", err);
+}
+
+void nt_dev_unmap(struct nt_dev *d, void *p)
+{
+    (void)d;
+    if (p != NULL) {
+        (void)cudaIpcCloseMemHandle(p);
+    }
+}
+
+int nt_dev_pin(struct nt_dev *d, void *host, size_t bytes, void **ret, struct nt_err *err)
+{
+    int rc = check(cudaHostRegister(host, bytes, cudaHostRegisterMapped | cudaHostRegisterPortable),
+                   "pin host memory", err);
+    (void)d;
+    if (rc == 0) {
+        rc = check(cudaHostGetDevicePointer(ret, host, 0), "host memory on the device", err);
+        if (rc != 0) {
+            (void)cudaHostUnregister(host);
+        }
+    }
+    return rc;
+}
+
+void nt_dev_unpin(struct nt_dev *d, void *host)
+{
+    (void)d;
+    if (host != NULL) {
+        (void)cudaHostUnregister(host);
+    }
+}
+
 bool nt_dev_is_lost(struct nt_dev *d)
 {
     (void)d;
@@ -271,6 +325,36 @@ int nt_dev_compare(struct nt_dev *d, struct CUstream_st *s, const void *buf, uin
     return count == 0 ? 0
                       : check((cudaError_t)nt_kernel_compare(s, buf, count, p, d->differing),
                               "compare kernel", err);
+}
+
+int nt_dev_differ(struct nt_dev *d, struct CUstream_st *s, const void *a, const void *b,
+                  uint64_t count, unsigned elem_bytes, struct nt_err *err)
+{
+    return count == 0
+               ? 0
+               : check((cudaError_t)nt_kernel_differ(s, a, b, count, elem_bytes, d->differing),
+                       "compare kernel", err);
+}
+
+int nt_dev_shots_load(struct nt_dev *d, unsigned world, unsigned *ret_blocks, struct nt_err *err)
+{
+    int each = 0;
+    unsigned held = 0;
+    int rc = check((cudaError_t)nt_kernel_shots_load(world, &held), "load kernels", err);
+    if (rc == 0) {
+        rc = check(cudaDeviceGetAttribute(&each, cudaDevAttrMultiProcessorCount, (int)d->device),
+                   "multiprocessors", err);
+    }
+    if (rc == 0) {
+        *ret_blocks = held * (unsigned)each;
+    }
+    return rc;
+}
+
+int nt_dev_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned blocks,
+                struct nt_err *err)
+{
+    return check((cudaError_t)nt_kernel_shot(s, shot, blocks), "all_reduce kernel", err);
 }
 
 int nt_dev_differing(struct nt_dev *d, struct CUstream_st *s, uint64_t *ret, struct nt_err *err)

@@ -31,6 +31,23 @@ static __global__ void compare(const void *buf, uint64_t count, struct nt_patter
     }
 }
 
+static __global__ void differ(const unsigned char *a, const unsigned char *b, uint64_t count,
+                              unsigned elem_bytes, unsigned long long *differing)
+{
+    uint64_t step = (uint64_t)gridDim.x * blockDim.x;
+    unsigned long long mine = 0;
+    for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+        bool same = true;
+        for (unsigned k = 0; k < elem_bytes; k++) {
+            same = same && a[i * elem_bytes + k] == b[i * elem_bytes + k];
+        }
+        mine += !same;
+    }
+    if (mine > 0) {
+        atomicAdd(differing, mine);
+    }
+}
+
 static __global__ void tick(unsigned *counter)
 {
     *counter += 1;
@@ -65,6 +82,14 @@ int nt_kernel_compare(struct CUstream_st *s, const void *buf, uint64_t count,
                       const struct nt_pattern *p, unsigned long long *differing)
 {
     compare<<<blocks_for(count), threads, 0, s>>>(buf, count, *p, differing);
+    return cudaGetLastError();
+}
+
+int nt_kernel_differ(struct CUstream_st *s, const void *a, const void *b, uint64_t count,
+                     unsigned elem_bytes, unsigned long long *differing)
+{
+    differ<<<blocks_for(count), threads, 0, s>>>((const unsigned char *)a, (const unsigned char *)b,
+                                                 count, elem_bytes, differing);
     return cudaGetLastError();
 }
 

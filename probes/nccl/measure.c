@@ -15,9 +15,11 @@ struct trial {
     struct nt_probe *p;
     const struct nt_measure *m;
     struct nt_result *r;
+    struct nt_call call; /* what is asked for, definite where our own kernels run */
+    bool consulted;      /* NCCL asked its tuner about it */
     struct nt_plan plan;
     struct nt_slots slots;
-    unsigned group; /* NCCL calls in one ncclGroup */
+    unsigned group; /* calls in one ncclGroup; of our kernels, just one after the other */
     unsigned inner; /* groups in one iteration */
     bool closing;   /* a 4-byte all_reduce follows each group */
     unsigned next;  /* the slot where the next iteration begins */
@@ -36,19 +38,27 @@ static int meet(struct trial *t, enum vote vote, enum vote *ret_worst, struct nt
     return rc;
 }
 
+/* Waits for the stream; a kernel of ours may have given up on the others. */
+static int settle(struct trial *t, struct nt_err *err)
+{
+    int rc = nt_stream_sync(t->p->stream, err);
+    return rc != 0 ? rc : nt_backends_check(t->p, err);
+}
+
 /* One group of calls on the slots from `slot` on. */
 static int put_group(struct trial *t, unsigned slot, struct nt_err *err)
 {
     const struct nt_nccl *n = &t->p->nccl;
+    bool grouped = t->group > 1 && nt_backend_is_nccl((enum nt_backend)t->call.backend);
     int rc = 0;
-    if (t->group > 1) {
+    if (grouped) {
         rc = nt_nccl_check(n, t->p->comm, t->p->rank, n->GroupStart(), "group start", err);
     }
     for (unsigned i = 0; rc == 0 && i < t->group; i++) {
-        rc = nt_plan_issue(&t->plan, n, t->p->comm, t->p->stream, nt_slot_in(&t->slots, slot + i),
-                           nt_slot_out(&t->slots, slot + i), err);
+        rc = nt_backend_issue(t->p, &t->plan, &t->call, nt_slot_in(&t->slots, slot + i),
+                              nt_slot_out(&t->slots, slot + i), err);
     }
-    if (t->group > 1) {
+    if (grouped) {
         int ended = n->GroupEnd();
         if (rc == 0) {
             rc = nt_nccl_check(n, t->p->comm, t->p->rank, ended, nt_coll_names[t->plan.cs.coll],
@@ -105,7 +115,7 @@ static int run_eager(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_er
     uint64_t begin = nt_now_ns();
     int rc = put_iteration(t, t->next, 1, calls, err);
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     *ret_ns = nt_now_ns() - begin;
     return rc;
@@ -116,7 +126,7 @@ static int run_graph(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_er
     uint64_t begin = nt_now_ns();
     int rc = nt_graph_launch(calls ? t->graph : t->empty, t->p->stream, err);
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     *ret_ns = nt_now_ns() - begin;
     return rc;
@@ -140,7 +150,7 @@ static int run_stream(struct trial *t, bool calls, uint64_t *ret_ns, struct nt_e
         rc = nt_event_record(to, t->p->stream, err);
     }
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     if (rc == 0) {
         rc = nt_event_between_ns(from, to, ret_ns, err);
@@ -158,36 +168,38 @@ static int (*const run_mode[NT_MODE_COUNT])(struct trial *t, bool calls, uint64_
  * all_reduce has one to connect too. */
 static int first_call(struct trial *t, enum vote *ret_worst, struct nt_err *err)
 {
-    const struct nt_call *call = &t->m->call;
+    const struct nt_call *call = &t->call;
     struct nt_tuner_seen seen;
-    bool *used = &t->p->used[t->plan.cs.coll][call->algo + 1][call->proto + 1];
-    bool asked = call->algo >= 0 || call->channels > 0 || call->chunk_bytes > 0;
+    bool nccl = nt_backend_is_nccl((enum nt_backend)call->backend), none = true;
+    bool *used = nccl ? &t->p->used[t->plan.cs.coll][call->algo + 1][call->proto + 1] : &none;
+    bool asked = nccl && (call->algo >= 0 || call->channels > 0 || call->chunk_bytes > 0);
     const char *why = NULL;
     uint64_t begin = nt_now_ns();
     int rc = put_group(t, 0, err);
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     if (rc != 0) {
         return rc;
     }
     if (!*used) {
-        t->r->connect_ns = nt_now_ns() - begin;
+        t->r->connect_ns += nt_now_ns() - begin;
         *used = true;
     }
     if (t->closing) {
         rc = nt_probe_small_reduce(t->p, err);
         if (rc == 0) {
-            rc = nt_stream_sync(t->p->stream, err);
+            rc = settle(t, err);
         }
         if (rc != 0) {
             return rc;
         }
     }
     nt_tuner_seen(&seen);
+    t->consulted = seen.consulted;
     if (asked && !seen.consulted) {
         why = "NCCL did not ask this program's tuner, so nothing can be asked of it";
-    } else if (seen.unavailable) {
+    } else if (asked && seen.unavailable) {
         why = "NCCL marks the cell unavailable";
     } else if (call->chunk_bytes > 0 && nt_tuner_version() < 6) {
         why = "a chunk size can be asked of NCCL 2.30.3 and later";
@@ -209,6 +221,10 @@ static int read_back(struct trial *t, struct nt_err *err)
     bool by_graph = t->m->cs.mode == NT_GRAPH, tuned = t->plan.cs.coll < NT_TUNER_COLLS;
     struct CUgraphExec_st *g = NULL;
     int rc;
+    if (!nt_backend_is_nccl((enum nt_backend)t->call.backend)) {
+        nt_backend_executed(&t->call, false, &t->r->executed);
+        return 0;
+    }
     nt_profiler_on();
     if (by_graph) {
         rc = capture(t, 1, true, &g, err);
@@ -219,10 +235,11 @@ static int read_back(struct trial *t, struct nt_err *err)
         rc = put_group(t, 0, err);
     }
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     if (rc == 0 && tuned) {
         (void)nt_profiler_executed(READBACK_WAIT_MS, &t->r->executed);
+        nt_backend_executed(&t->call, t->consulted, &t->r->executed);
     }
     nt_profiler_off();
     nt_graph_free(g);
@@ -249,7 +266,7 @@ static int run_checked(struct trial *t, unsigned groups, struct nt_err *err)
         }
     }
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     nt_graph_free(own);
     return rc;
@@ -293,6 +310,55 @@ static int verify(struct trial *t, unsigned round, enum vote *ret_worst, struct 
     return rc;
 }
 
+/* Floats whose sums are rounded, through NCCL left alone and through what is asked for: does every
+ * bit agree? No verdict on whether either is right. */
+static int compare_bits(struct trial *t, struct nt_err *err)
+{
+    struct nt_probe *p = t->p;
+    struct nt_slots plain;
+    struct nt_region in, out[NT_REGIONS];
+    uint64_t differing = 0;
+    int rc = nt_pool_cut(&p->pool, t->plan.cs.bytes, 2, &plain, err);
+    if (rc != 0) {
+        return rc;
+    }
+    nt_plan_input(&t->plan, salt_of(t, 2, 0), &in);
+    (void)nt_plan_output(&t->plan, 0, out);
+    in.pattern.kind = NT_PATTERN_FLOAT;
+    for (unsigned s = 0; rc == 0 && s < 2; s++) { /* slot 0 for NCCL, slot 1 for the other */
+        const struct nt_slots *slots = s == 0 ? &plain : &t->slots;
+        char *at = in.in ? nt_slot_in(slots, s) : nt_slot_out(slots, s);
+        rc = nt_dev_fill(p->stream, at + in.at_bytes, in.count, &in.pattern, err);
+    }
+    if (rc == 0) {
+        nt_tuner_rest();
+        rc = nt_plan_issue(&t->plan, &p->nccl, p->comm, p->stream, nt_slot_in(&plain, 0),
+                           nt_slot_out(&plain, 0), err);
+        nt_tuner_resume();
+    }
+    if (rc == 0) {
+        rc = nt_backend_issue(p, &t->plan, &t->call, nt_slot_in(&t->slots, 1),
+                              nt_slot_out(&t->slots, 1), err);
+    }
+    /* Where nothing arrives, nothing is compared. */
+    if (rc == 0 && out[0].pattern.kind != NT_PATTERN_POISON &&
+        (t->plan.cs.coll != NT_REDUCE || p->rank == 0)) {
+        rc = nt_dev_differ(p->dev, p->stream, (char *)nt_slot_out(&plain, 0) + out[0].at_bytes,
+                           (char *)nt_slot_out(&t->slots, 1) + out[0].at_bytes, out[0].count,
+                           t->plan.elem_bytes, err);
+    }
+    if (rc == 0) {
+        rc = nt_dev_differing(p->dev, p->stream, &differing, err);
+    }
+    if (rc == 0) {
+        rc = nt_backends_check(p, err);
+    }
+    if (rc == 0) {
+        t->r->bits = differing > 0 ? NT_BITS_DIFFERENT : NT_BITS_SAME;
+    }
+    return rc;
+}
+
 static int by_size(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -307,7 +373,7 @@ static int closings(struct trial *t, unsigned count, uint64_t *ret_ns, struct nt
         rc = nt_probe_small_reduce(t->p, err);
     }
     if (rc == 0) {
-        rc = nt_stream_sync(t->p->stream, err);
+        rc = settle(t, err);
     }
     *ret_ns = nt_now_ns() - begin;
     return rc;
@@ -436,6 +502,9 @@ static int run_trial(struct trial *t, struct nt_err *err)
     if (rc == 0 && t->m->verify != NT_VERIFY_NO) {
         rc = verify(t, 0, &worst, err);
     }
+    if (rc == 0 && worst == VOTE_GO && (t->m->flags & NT_M_BITS) != 0) {
+        rc = compare_bits(t, err);
+    }
     if (rc != 0 || worst != VOTE_GO || t->m->samples == 0) {
         return rc;
     }
@@ -464,7 +533,6 @@ static int plan(const struct nt_probe *p, const struct nt_case *cs, struct nt_pl
 static int prepare(struct trial *t, struct nt_err *err)
 {
     const struct nt_measure *m = t->m;
-    int rc;
     if (t->p->broken[0] != '\0') {
         return nt_fail(err, NT_E_INVAL, 0, "an earlier trial failed: %s", t->p->broken);
     }
@@ -473,11 +541,39 @@ static int prepare(struct trial *t, struct nt_err *err)
     t->closing =
         (m->flags & NT_M_BARRIER) != 0 && (m->cs.coll == NT_BROADCAST || m->cs.coll == NT_REDUCE);
     t->deadline_ns = nt_now_ns() + 1000000ULL * (m->deadline_ms > 0 ? m->deadline_ms : DEADLINE_MS);
-    rc = plan(t->p, &m->cs, &t->plan, err);
-    if (rc == 0) {
-        rc = nt_pool_cut(&t->p->pool, m->cs.bytes, t->group > 1 ? t->group : 2, &t->slots, err);
+    t->call = m->call;
+    return plan(t->p, &m->cs, &t->plan, err);
+}
+
+/* All ranks together; what is not to be had, is had by none. */
+static int open_backend(struct trial *t, struct nt_err *err)
+{
+    enum nt_backend id = (enum nt_backend)t->call.backend;
+    uint64_t begin = nt_now_ns();
+    bool tried = id == NT_BE_NCCL || t->p->backends[id].tried;
+    int rc = nt_backend_open(t->p, id, t->deadline_ns, err);
+    if (!tried) {
+        t->r->connect_ns = nt_now_ns() - begin;
     }
-    return rc;
+    if (rc == 0) {
+        rc = nt_backend_choose(t->p, &t->plan, &t->call, err);
+    }
+    if (rc == 0) {
+        rc = nt_pool_cut(nt_backend_pool(t->p, id), t->plan.cs.bytes, t->group > 1 ? t->group : 2,
+                         &t->slots, err);
+    }
+    if (rc == 0) {
+        uint64_t now = nt_now_ns();
+        nt_backends_limit(t->p, now < t->deadline_ns ? (t->deadline_ns - now) / 2 : 0);
+    }
+    return rc == 0 || id == NT_BE_NCCL ? rc : nt_wrap(err, rc, "%s", nt_backend_names[id]);
+}
+
+/* The communicator is of no use any more. */
+static void give_up(struct nt_probe *p, const struct nt_err *err)
+{
+    nt_barrier_leave(&p->barrier);
+    (void)snprintf(p->broken, sizeof(p->broken), "%.*s", (int)sizeof(p->broken) - 1, err->msg);
 }
 
 void nt_measure(struct nt_probe *p, const struct nt_measure *m, struct nt_result *ret)
@@ -489,17 +585,22 @@ void nt_measure(struct nt_probe *p, const struct nt_measure *m, struct nt_result
     *ret = (struct nt_result){.id = m->id, .status = NT_ST_OK, .executed = NT_EXECUTED_NONE};
     rc = prepare(&t, &err);
     if (rc == 0) {
-        nt_tuner_ask(m->cs.coll, &m->call);
+        rc = open_backend(&t, &err);
+        if (rc != 0 && rc != -NT_E_MISSING && rc != -NT_E_INVAL) {
+            give_up(p, &err);
+        }
+    }
+    if (rc == 0) {
+        bool nccl = nt_backend_is_nccl((enum nt_backend)t.call.backend);
+        nt_tuner_ask(m->cs.coll, nccl ? &t.call : &NT_CALL_DEFAULT);
         rc = run_trial(&t, &err);
-        nt_tuner_rest();
         nt_graph_free(t.graph);
         nt_graph_free(t.empty);
         if (rc != 0) {
-            nt_barrier_leave(&p->barrier);
-            (void)snprintf(p->broken, sizeof(p->broken), "%.*s", (int)sizeof(p->broken) - 1,
-                           err.msg);
+            give_up(p, &err);
         }
     }
+    nt_tuner_rest();
     if (rc != 0) {
         ret->status = (uint8_t)status_of(rc);
         ret->count = 0;

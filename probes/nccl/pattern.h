@@ -22,6 +22,7 @@ enum nt_pattern_kind {
     NT_PATTERN_SUM,       /* the sum of OWN over all ranks */
     NT_PATTERN_RAW,       /* what `rank` put in, any bits */
     NT_PATTERN_GATHER,    /* RAW of every rank, `per` elements each, one after the other */
+    NT_PATTERN_FLOAT,     /* what `rank` put in, floats whose sums are rounded */
     NT_PATTERN_TRANSPOSE, /* block b holds what rank b had in its block number `rank` */
 };
 
@@ -74,6 +75,17 @@ NT_PATTERN_FN uint32_t nt_pattern_encode(const struct nt_pattern *p, uint32_t v)
     return ((e + p->bias) << p->mantissa) | m;
 }
 
+/* A float of either sign between 1/2 and 8 with all of its mantissa in use; an integer: any. */
+NT_PATTERN_FN uint32_t nt_pattern_float(const struct nt_pattern *p, uint32_t hash)
+{
+    uint32_t width = 8 * p->elem_bytes;
+    if (p->mantissa == 0) {
+        return hash;
+    }
+    return (hash >> 31) << (width - 1) | (p->bias - 1 + (hash >> 29 & 3U)) << p->mantissa |
+           (hash & ((1U << p->mantissa) - 1));
+}
+
 NT_PATTERN_FN uint32_t nt_pattern_bits(const struct nt_pattern *p, uint64_t i)
 {
     uint32_t bits = 0xFFFFFFFFU;
@@ -92,6 +104,9 @@ NT_PATTERN_FN uint32_t nt_pattern_bits(const struct nt_pattern *p, uint64_t i)
     }
     case NT_PATTERN_RAW:
         bits = nt_pattern_hash(p->salt, p->rank, index);
+        break;
+    case NT_PATTERN_FLOAT:
+        bits = nt_pattern_float(p, nt_pattern_hash(p->salt, p->rank, index));
         break;
     case NT_PATTERN_GATHER:
         bits = nt_pattern_hash(p->salt, (uint32_t)(index / p->per), index % p->per);

@@ -195,6 +195,7 @@ static void abort_comm(void *arg)
 {
     struct nt_probe *p = arg;
     nt_barrier_leave(&p->barrier);
+    nt_backends_stop(p);
     (void)p->nccl.CommAbort(p->comm);
 }
 
@@ -202,11 +203,13 @@ static int open_device(struct nt_probe *p, const struct nt_init *i, struct nt_de
                        struct nt_err *err)
 {
     void *word = NULL;
+    uint64_t bytes = 0;
     int rc = nt_dev_open(i->device, &p->dev, err);
     if (rc == 0) {
         rc = nt_dev_describe(i->device, info, err);
     }
     if (rc == 0) {
+        p->device = i->device;
         p->capability = info->capability;
         rc = nt_stream_open(p->dev, &p->stream, err);
     }
@@ -215,7 +218,10 @@ static int open_device(struct nt_probe *p, const struct nt_init *i, struct nt_de
         p->word = word;
     }
     if (rc == 0) {
-        rc = nt_pool_open(p->dev, i->max_bytes, info->l2_bytes, &p->pool, err);
+        rc = nt_pool_size(p->dev, i->max_bytes, info->l2_bytes, &bytes, err);
+    }
+    if (rc == 0) {
+        rc = nt_pool_open(p->dev, i->max_bytes, info->l2_bytes, bytes, NULL, &p->pool, err);
     }
     if (rc == 0) {
         rc = nt_dev_free_bytes(p->dev, &p->free_at_start, err);
@@ -301,6 +307,34 @@ int nt_probe_meet(struct nt_probe *p, uint32_t vote, uint64_t deadline_ns, uint3
     return rc;
 }
 
+int nt_probe_gather(struct nt_probe *p, const void *mine, size_t bytes, void *all,
+                    struct nt_err *err)
+{
+    void *from = NULL, *to = NULL;
+    int rc = nt_dev_alloc(p->dev, bytes, &from, err);
+    if (rc == 0) {
+        rc = nt_dev_alloc(p->dev, bytes * p->world, &to, err);
+    }
+    if (rc == 0) {
+        rc = nt_dev_put(p->dev, from, mine, bytes, err);
+    }
+    if (rc == 0) {
+        rc =
+            nt_nccl_check(&p->nccl, p->comm, p->rank,
+                          p->nccl.AllGather(from, to, bytes / 4, NT_NCCL_INT32, p->comm, p->stream),
+                          "exchange", err);
+    }
+    if (rc == 0) {
+        rc = nt_stream_sync(p->stream, err);
+    }
+    if (rc == 0) {
+        rc = nt_dev_get(p->dev, all, to, bytes * p->world, err);
+    }
+    nt_dev_free(p->dev, from);
+    nt_dev_free(p->dev, to);
+    return rc;
+}
+
 uint64_t nt_probe_memory(struct nt_probe *p)
 {
     uint64_t now = 0;
@@ -349,13 +383,14 @@ static int answer(struct nt_probe *p, const struct nt_msg *q, struct nt_err *err
 static void close_all(struct nt_probe *p)
 {
     nt_link_guard(p->link, NULL, NULL);
+    nt_backends_close(p);
     if (p->comm != NULL) {
         (void)(p->broken[0] == '\0' ? p->nccl.CommDestroy(p->comm) : p->nccl.CommAbort(p->comm));
         p->comm = NULL;
     }
     nt_barrier_close(&p->barrier);
     if (p->dev != NULL) {
-        nt_pool_close(p->dev, &p->pool);
+        nt_pool_close(&p->pool);
         nt_dev_free(p->dev, p->word);
         nt_stream_close(p->dev, p->stream);
         nt_dev_close(p->dev);

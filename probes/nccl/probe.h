@@ -2,6 +2,7 @@
  * probe - one rank: what it holds, and how it answers the driver's questions.
  */
 #pragma once
+#include "probes/nccl/backend.h"
 #include "probes/nccl/barrier.h"
 #include "probes/nccl/buffers.h"
 #include "probes/nccl/coll.h"
@@ -10,13 +11,15 @@
 
 struct nt_probe {
     unsigned rank, world;
+    unsigned device;
     int capability; /* of the device, from init on */
     struct nt_link *link;
     struct nt_nccl nccl;
     struct nt_dev *dev;
     struct CUstream_st *stream;
     struct ncclComm *comm; /* NULL until init */
-    struct nt_pool pool;
+    struct nt_pool pool;   /* of NCCL as it is, and of our kernels */
+    struct nt_backend_state backends[NT_BACKEND_COUNT];
     struct nt_barrier barrier; /* page NULL: the ranks are on several hosts */
     int32_t *word;             /* device: a vote, the closing barrier */
     uint64_t free_at_start;    /* device memory when the buffers were there and NCCL was not */
@@ -31,6 +34,10 @@ int nt_probe_run(struct nt_probe *p);
  * comes back on all of them. */
 NT_MUST_CHECK int nt_probe_meet(struct nt_probe *p, uint32_t vote, uint64_t deadline_ns,
                                 uint32_t *ret_vote, struct nt_err *err);
+/* What each rank has to say, from all of them in `all`; a multiple of 4 bytes each. Not while the
+ * tuner is asked for something. */
+NT_MUST_CHECK int nt_probe_gather(struct nt_probe *p, const void *mine, size_t bytes, void *all,
+                                  struct nt_err *err);
 /* Puts a 4-byte all_reduce on the stream; the tuner does not touch it. */
 NT_MUST_CHECK int nt_probe_small_reduce(struct nt_probe *p, struct nt_err *err);
 /* Device memory that NCCL has taken up to now (and whoever shares the device). */

@@ -55,7 +55,8 @@ static const struct field case_fields[] = {MEMBER(nt_case, bytes, K_UINT),
                                            NAMED(nt_case, place, K_NAME, nt_place_names),
                                            NAMED(nt_case, mode, K_NAME, nt_mode_names),
                                            {0}};
-static const struct field call_fields[] = {NAMED(nt_call, algo, K_CHOICE, nt_algo_names),
+static const struct field call_fields[] = {NAMED(nt_call, backend, K_NAME, nt_backend_names),
+                                           NAMED(nt_call, algo, K_CHOICE, nt_algo_names),
                                            NAMED(nt_call, proto, K_CHOICE, nt_proto_names),
                                            MEMBER(nt_call, channels, K_UINT),
                                            MEMBER(nt_call, chunk_bytes, K_UINT),
@@ -104,7 +105,7 @@ static const struct field measure_fields[] = {
     LIMITED(nt_measure, samples, NT_MAX_SAMPLES),
     MEMBER(nt_measure, inner, K_UINT),
     LIMITED(nt_measure, verify, NT_VERIFY_BOTH),
-    LIMITED(nt_measure, flags, NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 | NT_M_BARRIER),
+    LIMITED(nt_measure, flags, NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 | NT_M_BARRIER | NT_M_BITS),
     MEMBER(nt_measure, deadline_ms, K_UINT),
     {0}};
 static const struct field result_fields[] = {
@@ -113,6 +114,7 @@ static const struct field result_fields[] = {
     MEMBER(nt_result, ns, K_NS),
     MEMBER(nt_result, base_ns, K_UINT),
     OBJECT(nt_result, executed, "executed", executed_fields),
+    NAMED(nt_result, bits, K_NAME, nt_bits_names),
     MEMBER(nt_result, wrong, K_UINT),
     MEMBER(nt_result, elapsed_ns, K_UINT),
     MEMBER(nt_result, connect_ns, K_UINT),
@@ -504,9 +506,10 @@ static int check(const struct nt_msg *m, struct nt_err *err)
     if (m->type == NT_MSG_HELLO && m->hello.rank >= m->hello.world) {
         return nt_fail(err, NT_E_PROTO, 0, "rank %u of %u", m->hello.rank, m->hello.world);
     }
-    if (m->type == NT_MSG_MEASURE && ((call->algo < 0) != (call->proto < 0) ||
-                                      (m->measure.inner == 0 && m->measure.cs.mode != NT_EAGER))) {
-        return nt_fail(err, NT_E_PROTO, 0, "algo without proto, or inner 0");
+    if (m->type == NT_MSG_MEASURE &&
+        (!nt_call_fits(call) || (m->measure.inner == 0 && m->measure.cs.mode != NT_EAGER))) {
+        return nt_fail(err, NT_E_PROTO, 0,
+                       "algo without proto, or one that the backend does not have, or inner 0");
     }
     if (m->type == NT_MSG_RESULT && (x->algo < 0) != (x->proto < 0)) {
         return nt_fail(err, NT_E_PROTO, 0, "executed: algo without proto");

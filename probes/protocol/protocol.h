@@ -58,7 +58,8 @@ struct nt_hello {
 
 struct nt_init {
     char uid[257];    /* hex of ncclUniqueId; "" where the backend has none */
-    char backend[32]; /* "nccl" */
+    char backend[32]; /* "nccl": NCCL's communicator; other backends are opened when a call first
+                         asks for them */
     struct nt_var
         vars[NT_MAX_VARS]; /* set before the first NCCL call; per-rank values such as NCCL_HOSTID */
     size_t nvars;
@@ -94,6 +95,7 @@ enum {
     NT_M_GROUP8 =
         4, /* 8 equal calls in one ncclGroup, each on its own buffers; ns is for the group */
     NT_M_BARRIER = 8, /* broadcast, reduce: closing barrier, its cost taken off */
+    NT_M_BITS = 16,   /* compare the result bit by bit with that of NCCL left alone */
 };
 
 struct nt_measure {
@@ -116,6 +118,7 @@ struct nt_result {
     size_t count;
     uint32_t base_ns; /* graph: what the empty graph took per call and was taken off; else 0 */
     struct nt_executed executed;
+    uint8_t bits;          /* enum nt_bits */
     uint64_t wrong;        /* elements that differed, over both checks */
     uint64_t elapsed_ns;   /* all of it on the rank: warm-up, gate, read-back, timing */
     uint64_t connect_ns;   /* first use of an algorithm: connecting; 0 otherwise */

@@ -200,22 +200,42 @@ struct ran {
         .algo = -1, .proto = -1                                                                    \
     }
 static const struct ran rans[] = {
-    {SWITCHED, NULL, NULL, AR(16384), {NT_RING, NT_SIMPLE, 24, 0}, "ring/simple/1/9"},
-    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 0, 0}, "ring/ll/24/16"},
-    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 5, 0}, "ring/ll/5/16"},
-    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 64, 0}, "ring/ll/24/16"},
-    {SWITCHED, "NCCL_MIN_NCHANNELS", "32", AR(1 << 24), {NT_RING, NT_LL, 64, 0}, "ring/ll/32/16"},
-    {SWITCHED, "NCCL_MAX_CTAS", "6", AR(1 << 24), {NT_RING, NT_LL, 64, 0}, "ring/ll/6/16"},
-    {SWITCHED, "NCCL_NTHREADS", "256", AR(1 << 24), {NT_RING, NT_LL, 0, 0}, "ring/ll/24/8"},
+    {SWITCHED, NULL, NULL, AR(16384), {NT_RING, NT_SIMPLE, 24, 0, NT_BE_NCCL}, "ring/simple/1/9"},
+    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 0, 0, NT_BE_NCCL}, "ring/ll/24/16"},
+    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 5, 0, NT_BE_NCCL}, "ring/ll/5/16"},
+    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL, 64, 0, NT_BE_NCCL}, "ring/ll/24/16"},
+    {SWITCHED,
+     "NCCL_MIN_NCHANNELS",
+     "32",
+     AR(1 << 24),
+     {NT_RING, NT_LL, 64, 0, NT_BE_NCCL},
+     "ring/ll/32/16"},
+    {SWITCHED,
+     "NCCL_MAX_CTAS",
+     "6",
+     AR(1 << 24),
+     {NT_RING, NT_LL, 64, 0, NT_BE_NCCL},
+     "ring/ll/6/16"},
+    {SWITCHED,
+     "NCCL_NTHREADS",
+     "256",
+     AR(1 << 24),
+     {NT_RING, NT_LL, 0, 0, NT_BE_NCCL},
+     "ring/ll/24/8"},
     {SWITCHED, NULL, NULL, AR(1 << 28), NONE, "ring/simple/24/17"},
     {SWITCHED, "NCCL_ALGO", "allreduce:tree", AR(1 << 28), NONE, "tree/simple/24/16"},
-    {SWITCHED, "NCCL_ALGO", "tree", AR(1 << 20), {NT_RING, NT_LL, 0, 0}, ""},
-    {SWITCHED, "NCCL_NVLS_ENABLE", "0", AR(1 << 20), {NT_NVLS, NT_SIMPLE, 0, 0}, ""},
-    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_PAT, NT_SIMPLE, 0, 0}, ""},
-    {BRIDGED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL128, 0, 0}, ""},
+    {SWITCHED, "NCCL_ALGO", "tree", AR(1 << 20), {NT_RING, NT_LL, 0, 0, NT_BE_NCCL}, ""},
+    {SWITCHED, "NCCL_NVLS_ENABLE", "0", AR(1 << 20), {NT_NVLS, NT_SIMPLE, 0, 0, NT_BE_NCCL}, ""},
+    {SWITCHED, NULL, NULL, AR(1 << 20), {NT_PAT, NT_SIMPLE, 0, 0, NT_BE_NCCL}, ""},
+    {BRIDGED, NULL, NULL, AR(1 << 20), {NT_RING, NT_LL128, 0, 0, NT_BE_NCCL}, ""},
     {BRIDGED, "NCCL_PROTO", "LL128", AR(1 << 20), NONE, "ring/ll128/2/20"},
     {BRIDGED, NULL, NULL, {.bytes = 4096, .coll = NT_ALLTOALL}, NONE, "ring/simple/1/4"},
-    {BRIDGED, NULL, NULL, {.bytes = 4096, .coll = NT_ALLTOALL}, {NT_RING, NT_LL, 0, 0}, ""},
+    {BRIDGED,
+     NULL,
+     NULL,
+     {.bytes = 4096, .coll = NT_ALLTOALL},
+     {NT_RING, NT_LL, 0, 0, NT_BE_NCCL},
+     ""},
 };
 
 static void test_executed(void **state)
@@ -324,7 +344,7 @@ static void test_broken(void **state)
     p.broken[0] = 1;
     w = world(SWITCHED, &p, 1, NULL, NULL);
     (void)ask(&w, &measure);
-    m.call = (struct nt_call){NT_TREE, NT_LL, 0, 0};
+    m.call = (struct nt_call){NT_TREE, NT_LL, 0, 0, NT_BE_NCCL};
     nt_sim_measure(&w.gang, &m, &r);
     assert_int_equal(r.status, NT_ST_TIMEOUT);
     assert_int_equal(r.elapsed_ns, 5000000000);

@@ -169,15 +169,15 @@ static void test_calls_and_read_back(void **state)
         enum nt_status status;
         struct nt_executed ran;
     } rows[] = {
-        {{NT_TREE, NT_LL, 0, 0}, NT_ST_OK, {NT_TREE, NT_LL, 3, 20}},
-        {{NT_RING, NT_LL, 2, 0}, NT_ST_OK, {NT_RING, NT_LL, 2, 16}},
-        {{NT_RING, NT_SIMPLE, 4, 0}, NT_ST_OK, {NT_RING, NT_SIMPLE, 4, 16}},
-        {{NT_RING, NT_SIMPLE, 64, 0}, NT_ST_OK, {NT_RING, NT_SIMPLE, 4, 16}},
-        {{-1, -1, 1, 0}, NT_ST_OK, {NT_TREE, NT_LL, 1, 20}},
-        {{-1, -1, 0, 0}, NT_ST_OK, {NT_TREE, NT_LL, 3, 20}},
-        {{NT_RING, NT_LL128, 0, 0}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
-        {{NT_NVLS, NT_SIMPLE, 0, 0}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
-        {{NT_RING, NT_LL, 0, 65536}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
+        {{NT_TREE, NT_LL, 0, 0, NT_BE_NCCL}, NT_ST_OK, {NT_TREE, NT_LL, 3, 20}},
+        {{NT_RING, NT_LL, 2, 0, NT_BE_NCCL}, NT_ST_OK, {NT_RING, NT_LL, 2, 16}},
+        {{NT_RING, NT_SIMPLE, 4, 0, NT_BE_NCCL}, NT_ST_OK, {NT_RING, NT_SIMPLE, 4, 16}},
+        {{NT_RING, NT_SIMPLE, 64, 0, NT_BE_NCCL}, NT_ST_OK, {NT_RING, NT_SIMPLE, 4, 16}},
+        {{-1, -1, 1, 0, NT_BE_NCCL}, NT_ST_OK, {NT_TREE, NT_LL, 1, 20}},
+        {{-1, -1, 0, 0, NT_BE_NCCL}, NT_ST_OK, {NT_TREE, NT_LL, 3, 20}},
+        {{NT_RING, NT_LL128, 0, 0, NT_BE_NCCL}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
+        {{NT_NVLS, NT_SIMPLE, 0, 0, NT_BE_NCCL}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
+        {{NT_RING, NT_LL, 0, 65536, NT_BE_NCCL}, NT_ST_UNAVAILABLE, {-1, -1, 0, 0}},
     };
     struct ranks r;
     uint64_t id = 1;

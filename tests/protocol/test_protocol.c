@@ -65,20 +65,22 @@ static const struct {
                 .cost = {[0] = {1.5F, -1, 0}, [NT_PAT] = {0, 0, 2}},
                 .asked = true}}},
     {"{\"type\":\"measure\",\"id\":9223372036854775807,\"case\":{\"bytes\":1024,\"coll\":"
-     "\"broadcast\",\"dtype\":\"fp8\",\"place\":\"out\",\"mode\":\"eager\"},\"call\":{\"algo\":"
+     "\"broadcast\",\"dtype\":\"fp8\",\"place\":\"out\",\"mode\":\"eager\"},\"call\":{\"backend\":"
+     "\"nccl\",\"algo\":"
      "\"ring\",\"proto\":\"ll\",\"channels\":4,\"chunk_bytes\":4294967295},\"warmup\":2,"
-     "\"samples\":4096,\"inner\":0,\"verify\":2,\"flags\":15,\"deadline_ms\":30000}",
+     "\"samples\":4096,\"inner\":0,\"verify\":2,\"flags\":31,\"deadline_ms\":30000}",
      {.type = NT_MSG_MEASURE,
       .measure = {.id = INT64_MAX,
                   .cs = {1024, NT_BROADCAST, NT_FP8, NT_OUT_OF_PLACE, NT_EAGER},
-                  .call = {NT_RING, NT_LL, 4, UINT32_MAX},
+                  .call = {NT_RING, NT_LL, 4, UINT32_MAX, NT_BE_NCCL},
                   .warmup = 2,
                   .samples = 4096,
                   .verify = NT_VERIFY_BOTH,
-                  .flags = 15,
+                  .flags = 31,
                   .deadline_ms = 30000}}},
     {"{\"type\":\"result\",\"id\":7,\"status\":\"ok\",\"ns\":[0,17,4294967295],\"base_ns\":3,"
-     "\"executed\":{\"algo\":\"tree\",\"proto\":\"simple\",\"channels\":8,\"warps\":16},\"wrong\":"
+     "\"executed\":{\"algo\":\"tree\",\"proto\":\"simple\",\"channels\":8,\"warps\":16},\"bits\":"
+     "\"unknown\",\"wrong\":"
      "0,\"elapsed_ns\":11,\"connect_ns\":12,\"memory_bytes\":13,\"error\":\"\"}",
      {.type = NT_MSG_RESULT,
       .result = {.id = 7,
@@ -90,7 +92,8 @@ static const struct {
                  .connect_ns = 12,
                  .memory_bytes = 13}}},
     {"{\"type\":\"result\",\"id\":7,\"status\":\"too_slow\",\"ns\":[],\"base_ns\":0,\"executed\":{"
-     "\"algo\":null,\"proto\":null,\"channels\":0,\"warps\":0},\"wrong\":1,\"elapsed_ns\":0,"
+     "\"algo\":null,\"proto\":null,\"channels\":0,\"warps\":0},\"bits\":\"unknown\",\"wrong\":1,"
+     "\"elapsed_ns\":0,"
      "\"connect_ns\":0,\"memory_bytes\":0,\"error\":\"words\"}",
      {.type = NT_MSG_RESULT,
       .result = {.id = 7,
@@ -166,7 +169,7 @@ static void test_refused(void **state)
         {6, "\"bytes\":1024", "\"bytes\":1024,\"y\":0", "unknown member y"},
         {7, "4096", "4097", "samples: too large"},
         {7, "\"verify\":2", "\"verify\":3", "verify: too large"},
-        {7, "\"flags\":15", "\"flags\":16", "flags: too large"},
+        {7, "\"flags\":31", "\"flags\":32", "flags: too large"},
         {7, "\"channels\":4", "\"channels\":65536", "channels: too large"},
         {7, "\"algo\":\"ring\"", "\"algo\":null", "algo without proto"},
         {7, "\"eager\"", "\"stream\"", "inner 0"},

@@ -11,10 +11,13 @@
 enum { GANGS = 4000 };
 
 static struct nt_recording *rec;
-static const struct nt_call default_call = NT_CALL_DEFAULT, ring7 = {NT_RING, NT_LL, 7, 0},
-                            ring8 = {NT_RING, NT_LL, 8, 0}, ring9 = {NT_RING, NT_LL, 9, 0},
-                            nvls = {NT_NVLS, NT_SIMPLE, 0, 0}, tree2 = {NT_TREE, NT_SIMPLE, 2, 0},
-                            pat = {NT_PAT, NT_SIMPLE, 1, 0};
+static const struct nt_call default_call = NT_CALL_DEFAULT,
+                            ring7 = {NT_RING, NT_LL, 7, 0, NT_BE_NCCL},
+                            ring8 = {NT_RING, NT_LL, 8, 0, NT_BE_NCCL},
+                            ring9 = {NT_RING, NT_LL, 9, 0, NT_BE_NCCL},
+                            nvls = {NT_NVLS, NT_SIMPLE, 0, 0, NT_BE_NCCL},
+                            tree2 = {NT_TREE, NT_SIMPLE, 2, 0, NT_BE_NCCL},
+                            pat = {NT_PAT, NT_SIMPLE, 1, 0, NT_BE_NCCL};
 static const struct nt_case kilo = {.bytes = 1024, .coll = NT_ALL_REDUCE};
 
 static int load(void **state)

@@ -1,11 +1,17 @@
+#include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include "probes/nccl/barrier.h"
+#include "probes/nccl/shots.h"
 #include "tests/probe/fake/fake.h"
 
-enum { MEMORY = 1 << 30, L2 = 1 << 18, VERSION = 13000 };
+/* BLOCKS: few, as each is run by one process. */
+enum { MEMORY = 1 << 30, L2 = 1 << 18, VERSION = 13000, BLOCKS = 12 };
 
 struct node {
     int (*fn)(void *arg);
@@ -22,9 +28,14 @@ struct CUgraphExec_st {
 struct CUevent_st {
     uint64_t at_ns;
 };
-struct block { /* in front of each allocation */
+struct block { /* in front of each allocation, which is a file that other processes can map */
     size_t bytes;
-    char pad[4096 - sizeof(size_t)];
+    int fd;
+    char pad[4096 - sizeof(size_t) - sizeof(int)];
+};
+struct shared { /* a handle */
+    int pid, fd;
+    size_t bytes;
 };
 struct nt_dev {
     uint64_t differing;
@@ -73,6 +84,7 @@ int nt_dev_describe(unsigned d, struct nt_dev_info *ret, struct nt_err *err)
     *ret = (struct nt_dev_info){.name = "Fake GPU",
                                 .memory_bytes = MEMORY,
                                 .l2_bytes = L2,
+                                .multiprocessors = 8,
                                 .capability = (int)setting("FAKE_DEV_CAPABILITY", 90)};
     (void)snprintf(ret->uuid, sizeof(ret->uuid), "GPU-fa4e0000-0000-0000-0000-%012u", d);
     (void)snprintf(ret->pci, sizeof(ret->pci), "0000:%02x:00.0", d + 1);
@@ -115,16 +127,22 @@ int nt_dev_free_bytes(struct nt_dev *d, uint64_t *ret, struct nt_err *err)
 int nt_dev_alloc(struct nt_dev *d, size_t bytes, void **ret, struct nt_err *err)
 {
     struct block *b;
+    int fd;
     (void)d;
     if ((int64_t)bytes > MEMORY - device.taken) {
         return nt_fail(err, NT_E_IO, 0, "device memory: out of memory");
     }
-    b = aligned_alloc(sizeof(struct block), sizeof(struct block) + (bytes + 4095) / 4096 * 4096);
-    if (b == NULL) {
-        return nt_fail(err, NT_E_NOMEM, 0, "device memory");
+    fd = memfd_create("fake-device", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)(sizeof(*b) + bytes)) != 0) {
+        return nt_fail(err, NT_E_NOMEM, errno, "device memory");
+    }
+    b = mmap(NULL, sizeof(*b) + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (b == MAP_FAILED) {
+        (void)close(fd);
+        return nt_fail(err, NT_E_NOMEM, errno, "device memory");
     }
     b->bytes = bytes;
-    memset(b + 1, 0, bytes);
+    b->fd = fd;
     device.taken += (int64_t)bytes;
     *ret = b + 1;
     return 0;
@@ -136,7 +154,8 @@ void nt_dev_free(struct nt_dev *d, void *p)
     if (p != NULL) {
         struct block *b = (struct block *)p - 1;
         device.taken -= (int64_t)b->bytes;
-        free(b);
+        (void)close(b->fd);
+        (void)munmap(b, sizeof(*b) + b->bytes);
     }
 }
 
@@ -155,6 +174,63 @@ int nt_dev_put(struct nt_dev *d, void *to, const void *from, size_t bytes, struc
 int nt_dev_get(struct nt_dev *d, void *to, const void *from, size_t bytes, struct nt_err *err)
 {
     return nt_dev_put(d, to, from, bytes, err);
+}
+
+int nt_dev_share(struct nt_dev *d, void *p, struct nt_dev_handle *ret, struct nt_err *err)
+{
+    const struct block *b = (struct block *)p - 1;
+    const struct shared s = {getpid(), b->fd, b->bytes};
+    (void)d;
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret, &s, sizeof(s));
+    return getenv("FAKE_DEV_NO_PEER") != NULL
+               ? nt_fail(err, NT_E_IO, 0, "IPC handle: operation not supported")
+               : still_there(err);
+}
+
+int nt_dev_map(struct nt_dev *d, const struct nt_dev_handle *h, void **ret, struct nt_err *err)
+{
+    struct shared s;
+    struct block *b;
+    char path[64];
+    int fd;
+    (void)d;
+    memcpy(&s, h, sizeof(s));
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd/%d", s.pid, s.fd);
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "map another rank's memory");
+    }
+    b = mmap(NULL, sizeof(*b) + s.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    (void)close(fd);
+    if (b == MAP_FAILED) {
+        return nt_fail(err, NT_E_IO, errno, "map another rank's memory");
+    }
+    *ret = b + 1;
+    return 0;
+}
+
+void nt_dev_unmap(struct nt_dev *d, void *p)
+{
+    (void)d;
+    if (p != NULL) {
+        struct block *b = (struct block *)p - 1;
+        (void)munmap(b, sizeof(*b) + b->bytes);
+    }
+}
+
+int nt_dev_pin(struct nt_dev *d, void *host, size_t bytes, void **ret, struct nt_err *err)
+{
+    (void)d;
+    (void)bytes;
+    *ret = host;
+    return still_there(err);
+}
+
+void nt_dev_unpin(struct nt_dev *d, void *host)
+{
+    (void)d;
+    (void)host;
 }
 
 bool nt_dev_is_lost(struct nt_dev *d)
@@ -300,6 +376,88 @@ int nt_dev_compare(struct nt_dev *d, struct CUstream_st *s, const void *buf, uin
     for (uint64_t i = 0; i < count; i++) {
         d->differing += nt_pattern_differs(p, buf, i);
     }
+    return still_there(err);
+}
+
+int nt_dev_differ(struct nt_dev *d, struct CUstream_st *s, const void *a, const void *b,
+                  uint64_t count, unsigned elem_bytes, struct nt_err *err)
+{
+    (void)s;
+    for (uint64_t i = 0; i < count; i++) {
+        d->differing += memcmp((const char *)a + i * elem_bytes, (const char *)b + i * elem_bytes,
+                               elem_bytes) != 0;
+    }
+    return still_there(err);
+}
+
+int nt_dev_shots_load(struct nt_dev *d, unsigned world, unsigned *ret_blocks, struct nt_err *err)
+{
+    (void)d;
+    (void)world;
+    *ret_blocks = BLOCKS;
+    return still_there(err);
+}
+
+struct shot_call {
+    struct nt_shot s;
+    unsigned blocks;
+    bool replayed;
+};
+
+/* KIND:RANK[:BYTES[:WHEN]] of FAKE_SHOT_FAULT (fake.h). */
+static bool shot_fault(const struct shot_call *c, const char *kind)
+{
+    static unsigned calls;
+    const char *text = getenv("FAKE_SHOT_FAULT");
+    char copy[64], *rest = copy, *f[4] = {NULL};
+    if (text == NULL) {
+        return false;
+    }
+    (void)snprintf(copy, sizeof(copy), "%s", text);
+    for (size_t i = 0; i < 4 && rest != NULL; i++) {
+        f[i] = strsep(&rest, ":");
+    }
+    if (strcmp(f[0], kind) != 0 || f[1] == NULL || strtoul(f[1], NULL, 10) != c->s.rank ||
+        (f[2] != NULL && c->s.bytes < strtoull(f[2], NULL, 10))) {
+        return false;
+    }
+    return f[3] == NULL                     ? true
+           : strcmp(f[3], "replay") == 0    ? c->replayed
+           : strcmp(f[3], "in-place") == 0  ? c->s.in[c->s.rank] == c->s.out[c->s.rank]
+           : strcmp(f[3], "sometimes") == 0 ? calls++ % 10 < 3
+                                            : false;
+}
+
+/* The blocks of a rank run one after the other, in the same order on all ranks. */
+static int run_shot(void *arg)
+{
+    struct shot_call *c = arg;
+    unsigned world = c->s.world;
+    unsigned batch = world == 2 || world == 4 || world == 8 ? NT_SHOT_FLIGHT / world : 0;
+    bool direct = c->s.proto == NT_DIRECT;
+    if (shot_fault(c, "hang")) { /* this rank never comes: the others give up */
+        return 0;
+    }
+    for (unsigned b = 0; b < c->blocks; b++) {
+        const struct nt_lane lane = {.block = b, .blocks = c->blocks, .lanes = 1};
+        nt_shot_run(&c->s, lane, world, c->s.dtype, batch, c->s.algo == NT_ONE_SHOT, direct);
+    }
+    if (shot_fault(c, "wrong")) {
+        ((char *)c->s.out[c->s.rank])[c->s.bytes - 1] ^= 0x10;
+    }
+    c->replayed = true;
+    return 0;
+}
+
+int nt_dev_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned blocks,
+                struct nt_err *err)
+{
+    struct shot_call *c = malloc(sizeof(*c));
+    if (c == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "a call");
+    }
+    *c = (struct shot_call){.s = *shot, .blocks = blocks};
+    (void)fake_stream_put(s, run_shot, c);
     return still_there(err);
 }
 

@@ -9,8 +9,15 @@
  *   FAKE_DEV_COUNT         devices, 8 unless set; 0: no GPU
  *   FAKE_DEV_CAPABILITY    90 unless set
  *   FAKE_DEV_LOST          RANK:N  after N waits for a stream every call of that rank fails
+ *   FAKE_DEV_NO_PEER       memory is not shared between processes
+ *   FAKE_SHOT_FAULT        KIND:RANK[:BYTES[:WHEN]] in our own kernels, in calls of at least BYTES
+ *     hang                 that rank never comes
+ *     wrong                one wrong byte at the end of its output
+ *     WHEN                 replay: only when a graph is launched again; in-place; sometimes: in 3
+ *                          of 10 calls
  *   FAKE_DEV_EVENT_FACTOR  times between events are multiplied by it
  *   FAKE_NCCL_SPEED        modelled times are multiplied by it (default 1)
+ *   FAKE_NCCL_NO_WINDOWS   no symmetric windows
  *   FAKE_NCCL_EVENTS       "capture": a captured call's profiler event comes at capture, not replay
  *   FAKE_NCCL_FAULT        KIND:RANK[:BYTES[:ALGO[:PROTO]]], several separated by commas: on that
  *                          rank ("*": all), in calls of at least BYTES, through ALGO and PROTO

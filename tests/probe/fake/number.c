@@ -37,7 +37,8 @@ static uint32_t encode(int dtype, float v)
     if (power > most || isinf(v)) {
         return sign | ((uint32_t)most << m);
     }
-    return sign | ((uint32_t)power << m) | ((uint32_t)((2 * f - 1) * (float)(1U << m)));
+    /* To the nearest; a mantissa that is rounded up to 2 raises the exponent. */
+    return sign | (((uint32_t)power << m) + (uint32_t)rintf((2 * f - 1) * (float)(1U << m)));
 }
 
 static uint32_t load(const void *p, size_t bytes)
