@@ -35,6 +35,18 @@ void nt_dev_versions(int *ret_cuda, int *ret_driver);
 
 NT_MUST_CHECK int nt_dev_open(unsigned device, struct nt_dev **ret, struct nt_err *err);
 void nt_dev_close(struct nt_dev *d);
+/* Calls without a device in hand go to this one from now on; the last opened one before. */
+NT_MUST_CHECK int nt_dev_use(struct nt_dev *d, struct nt_err *err);
+/* What the driver says of one device's way to another; switches access on where there is one. */
+struct nt_reach {
+    bool access, atomics;
+    int rank; /* the driver's performance rank, smaller is better */
+};
+NT_MUST_CHECK int nt_dev_reach(struct nt_dev *from, struct nt_dev *to, struct nt_reach *ret,
+                               struct nt_err *err);
+NT_MUST_CHECK int nt_dev_copy(struct nt_dev *to_dev, void *to, struct nt_dev *from_dev,
+                              const void *from, size_t bytes, struct CUstream_st *s,
+                              struct nt_err *err);
 NT_MUST_CHECK int nt_dev_free_bytes(struct nt_dev *d, uint64_t *ret, struct nt_err *err);
 NT_MUST_CHECK int nt_dev_alloc(struct nt_dev *d, size_t bytes, void **ret, struct nt_err *err);
 void nt_dev_free(struct nt_dev *d, void *p);
@@ -62,6 +74,9 @@ bool nt_dev_is_lost(struct nt_dev *d);
 NT_MUST_CHECK int nt_stream_open(struct nt_dev *d, struct CUstream_st **ret, struct nt_err *err);
 void nt_stream_close(struct nt_dev *d, struct CUstream_st *s);
 NT_MUST_CHECK int nt_stream_sync(struct CUstream_st *s, struct nt_err *err);
+
+/* Without waiting. */
+NT_MUST_CHECK int nt_stream_done(struct CUstream_st *s, bool *ret, struct nt_err *err);
 
 NT_MUST_CHECK int nt_event_open(struct CUevent_st **ret, struct nt_err *err);
 void nt_event_close(struct CUevent_st *e);

@@ -140,6 +140,41 @@ void nt_dev_close(struct nt_dev *d)
     free(d);
 }
 
+int nt_dev_use(struct nt_dev *d, struct nt_err *err)
+{
+    return check(cudaSetDevice((int)d->device), "use device", err);
+}
+
+int nt_dev_reach(struct nt_dev *from, struct nt_dev *to, struct nt_reach *ret, struct nt_err *err)
+{
+    int a = (int)from->device, b = (int)to->device, access = 0, atomics = 0, rank = 0;
+    int rc = check(cudaDeviceCanAccessPeer(&access, a, b), "peer access", err);
+    if (rc == 0 && access != 0) {
+        (void)cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, a, b);
+        (void)cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, a, b);
+        rc = nt_dev_use(from, err);
+        if (rc == 0) {
+            cudaError_t e = cudaDeviceEnablePeerAccess(b, 0);
+            (void)cudaGetLastError(); /* forgets that it was on before */
+            rc = check(e == cudaErrorPeerAccessAlreadyEnabled ? cudaSuccess : e,
+                       "switch on peer access", err);
+        }
+    }
+    if (rc == 0) {
+        *ret = (struct nt_reach){.access = access != 0, .atomics = atomics != 0, .rank = rank};
+    }
+    return rc;
+}
+
+int nt_dev_copy(struct nt_dev *to_dev, void *to, struct nt_dev *from_dev, const void *from,
+                size_t bytes, struct CUstream_st *s, struct nt_err *err)
+{
+    return check(to_dev == from_dev ? cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s)
+                                    : cudaMemcpyPeerAsync(to, (int)to_dev->device, from,
+                                                          (int)from_dev->device, bytes, s),
+                 "copy between devices", err);
+}
+
 int nt_dev_free_bytes(struct nt_dev *d, uint64_t *ret, struct nt_err *err)
 {
     size_t free_bytes = 0, total = 0;
@@ -251,6 +286,13 @@ void nt_stream_close(struct nt_dev *d, struct CUstream_st *s)
 int nt_stream_sync(struct CUstream_st *s, struct nt_err *err)
 {
     return check(cudaStreamSynchronize(s), "wait for the stream", err);
+}
+
+int nt_stream_done(struct CUstream_st *s, bool *ret, struct nt_err *err)
+{
+    cudaError_t e = cudaStreamQuery(s);
+    *ret = e == cudaSuccess;
+    return check(e == cudaErrorNotReady ? cudaSuccess : e, "look at the stream", err);
 }
 
 int nt_event_open(struct CUevent_st **ret, struct nt_err *err)

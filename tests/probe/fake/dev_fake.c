@@ -117,6 +117,31 @@ void nt_dev_close(struct nt_dev *d)
     free(d);
 }
 
+int nt_dev_use(struct nt_dev *d, struct nt_err *err)
+{
+    (void)d;
+    return still_there(err);
+}
+
+int nt_dev_reach(struct nt_dev *from, struct nt_dev *to, struct nt_reach *ret, struct nt_err *err)
+{
+    (void)from;
+    (void)to;
+    *ret = (struct nt_reach){.access = getenv("FAKE_DEV_NO_PEER") == NULL};
+    return still_there(err);
+}
+
+int nt_dev_copy(struct nt_dev *to_dev, void *to, struct nt_dev *from_dev, const void *from,
+                size_t bytes, struct CUstream_st *s, struct nt_err *err)
+{
+    (void)s;
+    memcpy(to, from, bytes);
+    if (to_dev != from_dev && getenv("FAKE_DEV_BAD_COPY") != NULL) {
+        ((char *)to)[0] ^= 1;
+    }
+    return still_there(err);
+}
+
 int nt_dev_free_bytes(struct nt_dev *d, uint64_t *ret, struct nt_err *err)
 {
     (void)d;
@@ -266,6 +291,13 @@ int nt_stream_sync(struct CUstream_st *s, struct nt_err *err)
         device.waits > strtoul(after + 1, NULL, 10)) {
         device.lost = true;
     }
+    return still_there(err);
+}
+
+int nt_stream_done(struct CUstream_st *s, bool *ret, struct nt_err *err)
+{
+    (void)s;
+    *ret = true;
     return still_there(err);
 }
 

@@ -10,6 +10,7 @@
  *   FAKE_DEV_CAPABILITY    90 unless set
  *   FAKE_DEV_LOST          RANK:N  after N waits for a stream every call of that rank fails
  *   FAKE_DEV_NO_PEER       memory is not shared between processes
+ *   FAKE_DEV_BAD_COPY      copies between devices bring other data
  *   FAKE_SHOT_FAULT        KIND:RANK[:BYTES[:WHEN]] in our own kernels, in calls of at least BYTES
  *     hang                 that rank never comes
  *     wrong                one wrong byte at the end of its output
