@@ -39,6 +39,7 @@ enum {
     GONE = NT_F_GONE,
     EXACT = NT_F_EXACT,
     JOINED = NT_F_JOINED,
+    BY_TUPLE = NT_F_BY_TUPLE,
 };
 /* domain is two or more members: the macro of a domain expands to them. */
 #define R(name_, since_, until_, domain, ...) R_(name_, since_, until_, (domain), __VA_ARGS__)

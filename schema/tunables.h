@@ -61,6 +61,7 @@ enum nt_tunable_flag {
     NT_F_EXACT = 4096,      /* words in exactly this case */
     NT_F_JOINED = 8192,     /* several words joined with |; a leading digit is the old numbering */
     NT_F_GONE = 2048,       /* NCCL 2.18 and later never read it */
+    NT_F_BY_TUPLE = 16384, /* speed changes only by the algorithm, protocol and channels executed */
 };
 
 struct nt_tunable {

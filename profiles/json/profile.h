@@ -128,6 +128,7 @@ struct nt_profile {
     struct nt_texts modes, dtypes, places; /* names of the vocabulary that rows were confirmed in */
     struct nt_profile_product product[NT_PRODUCT_COUNT];
     struct nt_noteds not_checked, not_allowed_here, inert;
+    struct nt_noteds tried; /* process settings, and what became of each */
     struct {
         double default_bytes, static_bytes, table_bytes; /* per rank */
     } memory;

@@ -154,6 +154,7 @@ static const struct field profile_fields[] = {
     {"not_allowed_here", LIST, AT(nt_profile, not_allowed_here), 0, 0, noted_fields,
      sizeof(struct nt_noted)},
     {"inert", LIST, AT(nt_profile, inert), 0, 0, noted_fields, sizeof(struct nt_noted)},
+    {"tried", LIST, AT(nt_profile, tried), 0, 0, noted_fields, sizeof(struct nt_noted)},
     {"memory", PART, 0, 0, 0, memory_fields, 0},
     {"first_call", PART, 0, 0, 0, first_call_fields, 0},
     {"delivery", PART, 0, 0, 0, delivery_fields, 0},

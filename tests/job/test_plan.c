@@ -1,5 +1,6 @@
 /* Whole jobs in made-up machines: what is published, what is not, and how a job ends. */
 #include "tests/job/play.h"
+#include "tuner/base/rng.h"
 
 #include <math.h>
 #include <string.h>
@@ -201,6 +202,25 @@ static double wide_costs_others(const struct world_call *c)
     return wide(c) ? (c->step->m.cs.coll != NT_ALL_REDUCE ? 1.5 : 0.6) : 1;
 }
 
+/* Small calls run the very tuple that the default runs, and gangs differ too much there for twelve
+ * pairs to show it. */
+static double wide_runs_the_same_small(const struct world_call *c)
+{
+    static const double levels[] = {0.92, 1.08, 1, 1.05, 0.95};
+
+    if (c->step->m.cs.bytes < 4096) {
+        return levels[nt_mix(c->step->gang, c->step->m.cs.mode) % 5];
+    }
+    return wide(c) ? 0.6 : 1;
+}
+
+/* Good in the search; as delivered, one size pays for it. */
+static double wide_falls_on_delivery(const struct world_call *c)
+{
+    bool delivered = c->step->arm == NT_ARM_TABLE || c->step->arm == NT_ARM_STATIC;
+    return !wide(c) ? 1 : delivered && c->step->m.cs.bytes < 2048 ? 1.5 : 0.6;
+}
+
 static void wide_is_published(const struct play *p)
 {
     assert_true(p->r->static_present);
@@ -209,10 +229,24 @@ static void wide_is_published(const struct play *p)
     assert_string_equal(p->r->table_vars, CHANNELS);
 }
 
+static void wide_goes_with_the_table(const struct play *p)
+{
+    tree_is_published(p);
+    assert_string_equal(p->r->table_vars, CHANNELS);
+}
+
 static void wide_is_not_published(const struct play *p)
 {
     assert_null(strstr(p->r->static_vars, CHANNELS));
     assert_string_equal(p->r->table_vars, "");
+}
+
+/* … and the rows without it get a round of their own. */
+static void rows_alone_are_published(const struct play *p)
+{
+    wide_is_not_published(p);
+    assert_non_null(strstr(p->r->withdrawn, CHANNELS));
+    tree_is_published(p);
 }
 
 static uint8_t wide_does_not_start(const struct nt_plan_gang *g, uint64_t *ret_memory)
@@ -310,6 +344,14 @@ static const struct machine {
     {.name = "a worse process setting",
      .check = wide_is_not_published,
      .factor = wide_is_worse,
+     .setting = CHANNELS},
+    {.name = "a process setting that changes nothing at small sizes",
+     .check = wide_goes_with_the_table,
+     .factor = wide_runs_the_same_small,
+     .setting = CHANNELS},
+    {.name = "a process setting that falls on the delivery path",
+     .check = rows_alone_are_published,
+     .factor = wide_falls_on_delivery,
      .setting = CHANNELS},
     {.name = "a process setting that costs one size",
      .check = wide_is_not_published,

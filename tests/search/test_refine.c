@@ -169,6 +169,30 @@ static void test_hopeless(void **state)
     nt_refine_free(r);
 }
 
+static void test_undecided(void **state)
+{
+    static const struct {
+        double score, se;
+        bool undecided;
+    } rows[] = {
+        {0.05, 0.01, false},   /* accepted as it is */
+        {0.05, 0.04, true},    /* large, but may be noise */
+        {0.015, 0.004, true},  /* just below what is needed */
+        {-0.02, 0.004, false}, /* hopeless */
+        {NAN, 0.01, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_refine *r = start(30, 1);
+        uint32_t setting[VARS];
+        assert_true(nt_refine_next(r, setting));
+        if (nt_refine_undecided(r, rows[i].score, rows[i].se) != rows[i].undecided) {
+            fail_msg("%g +- %g", rows[i].score, rows[i].se);
+        }
+        nt_refine_free(r);
+    }
+}
+
 static void test_bounds(void **state)
 {
     static const struct nt_refine_var one = {1, 0};
@@ -193,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_a_failed_change_is_out_for_good),
         cmocka_unit_test(test_what_is_accepted),
         cmocka_unit_test(test_hopeless),
+        cmocka_unit_test(test_undecided),
         cmocka_unit_test(test_noise_is_not_accepted),
         cmocka_unit_test(test_bounds),
     };

@@ -256,6 +256,7 @@ static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err
         print_noteds("not checked", &p->not_checked);
         print_noteds("not allowed", &p->not_allowed_here);
         print_noteds("inert", &p->inert);
+        print_noteds("tried", &p->tried);
         print_costs(p);
         if (p->delivery.hash != NULL && p->delivery.hash[0] != '\0') {
             (void)printf("delivery     %s\n", p->delivery.file);

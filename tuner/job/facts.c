@@ -25,21 +25,30 @@ static void cuda_text(int v, char *out, size_t size)
     (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
 }
 
+void nt_driver_version(const char *text, char *out, size_t size)
+{
+    for (const char *at = text; (at = strpbrk(at, "0123456789")) != NULL;) {
+        size_t n = strspn(at, "0123456789.");
+        bool word = at == text || at[-1] == ' ' || at[-1] == '\t';
+
+        if (word && memchr(at, '.', n) != NULL) {
+            (void)snprintf(out, size, "%.*s", (int)n, at);
+            return;
+        }
+        at += n;
+    }
+}
+
 /* The display driver's own version ("580.159.04"), where the kernel module tells it; else what CUDA
  * says of it. */
 static void driver_text(const struct nt_hello *hello, bool replay, char *out, size_t size)
 {
     struct nt_buf b;
-    const char *at;
 
     cuda_text(hello->driver, out, size);
     nt_buf_init(&b, 4096);
-    if (!replay && nt_buf_read_file(&b, "/proc/driver/nvidia/version", NULL) == 0 &&
-        (at = strstr(nt_buf_str(&b), "Module")) != NULL) {
-        at = strpbrk(at, "0123456789");
-        if (at != NULL) {
-            (void)snprintf(out, size, "%.*s", (int)strspn(at, "0123456789."), at);
-        }
+    if (!replay && nt_buf_read_file(&b, "/proc/driver/nvidia/version", NULL) == 0) {
+        nt_driver_version(nt_buf_str(&b), out, size);
     }
     nt_buf_done(&b);
 }

@@ -393,9 +393,11 @@ static void tell_start(struct nt_plan *p, const struct todo *t, const struct nt_
     for (size_t i = 0; i < t->step.ngangs; i++) {
         enum nt_arm arm = t->step.gangs[i].arm;
         uint64_t memory = o->gangs[i].memory_bytes;
-        p->result.memory_bytes[arm] =
-            memory > p->result.memory_bytes[arm] ? memory : p->result.memory_bytes[arm];
         if (o->gangs[i].status == NT_ST_OK) {
+            /* Gangs of a pair start together, and the device tells what all have taken: the least
+             * of all pairs is nearest to what one takes. */
+            uint64_t *least = &p->result.memory_bytes[arm];
+            *least = *least == 0 || memory < *least ? memory : *least;
             continue;
         }
         if (arm == NT_ARM_SEARCH && t->setting != 0) { /* this setting does not even start */
@@ -450,7 +452,9 @@ int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_e
         if (o->result->status == NT_ST_OK) {
             p->losses = 0;
         }
-        if (t.step.m.call.algo < 0 && o->result->connect_ns > p->result.first_call_ns[t.step.arm]) {
+        /* A table's gang asks for nothing itself, whatever its step says. */
+        if ((t.step.m.call.algo < 0 || t.step.arm == NT_ARM_TABLE) &&
+            o->result->connect_ns > p->result.first_call_ns[t.step.arm]) {
             p->result.first_call_ns[t.step.arm] = o->result->connect_ns;
         }
         if (tells[t.purpose] != NULL) {

@@ -124,13 +124,15 @@ struct nt_plan_result {
     bool too_noisy; /* not even a 25 % gain could be told in most classes */
     char table_vars[NT_SETTING_LEN], static_vars[NT_SETTING_LEN]; /* as confirmed; "" = none */
     bool table_present, static_present;                           /* something is published */
+    char withdrawn[NT_SETTING_LEN + 96]; /* variables that a first round's table had, and why not
+                                            this one; "" = none */
     struct nt_row_result rows[NT_MAX_ROWS];
     size_t nrows;
     struct nt_class_result *classes;
     size_t nclasses;
     struct nt_setting_score settings[NT_MAX_SETTINGS];
     size_t nsettings;
-    uint64_t memory_bytes[NT_ARM_COUNT]; /* most seen on a rank */
+    uint64_t memory_bytes[NT_ARM_COUNT]; /* least over its gangs */
     uint64_t first_call_ns[NT_ARM_COUNT];
     struct {
         char text[160];

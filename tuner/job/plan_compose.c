@@ -134,21 +134,42 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
 static double pass_chance(const struct nt_plan *p, uint32_t point, enum nt_mode m, double e,
                           double se)
 {
-    const struct nt_noise *n = &p->points[point].pre[m].noise;
     double pairs = p->spec.pairs;
-    double sd = sqrt((n->block_sd * n->block_sd + 2 * n->gang_sd * n->gang_sd) / pairs) + 1e-4;
+    double sd = confirm_sd(p, point, m) / sqrt(pairs) + 1e-4;
     double bound = e + nt_student_quantile(0.95, pairs - 1) * sd;
 
     return nt_normal_cdf((log(p->spec.guard) - bound) / sqrt(sd * sd + se * se));
 }
 
-/* What a process setting is expected to bring as the table's: its variables reach every class, and
- * when one is not within the guard the whole product goes, while without variables each row stands
- * alone. */
-double compose_expected(struct nt_plan *p, uint32_t setting)
+bool compose_same(const struct arm *a, const struct arm *b)
+{
+    return a->status == NT_ST_OK && b->status == NT_ST_OK && a->executed.channels > 0 &&
+           nt_executed_equal(&a->executed, &b->executed);
+}
+
+/* NCCL's own choice runs there as it does "as is": a row that fails can be left out, and what
+ * remains has nothing to be slower. One gang may differ from another by a tenth where calls are
+ * short; only what is far beyond that is believed before the confirm. */
+static bool default_remains(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m)
+{
+    static const double FAR = 0.2; /* log units */
+    double se = 0, e = search_effect(p, setting, point, m, 0, &se);
+
+    return confirm_by_tuple(p->settings[setting].vars) &&
+           compose_same(&p->settings[setting].cells[point].arms[0],
+                        &p->settings[0].cells[point].arms[0]) &&
+           e - 2 * se < FAR;
+}
+
+/* What a process setting is expected to bring as the table's, in mean log gain over as is. Its
+ * variables reach every class, and when one is not within the guard the whole product goes, while
+ * without variables each row stands alone: *ret_chance that this does not happen. */
+double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
 {
     const struct setting *s = &p->settings[setting];
-    double gain = 0, chance = 1, sum = 0;
+    double gain = 0, sum = 0;
+
+    *ret_chance = 1;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -162,14 +183,17 @@ double compose_expected(struct nt_plan *p, uint32_t setting)
                 }
             }
             if (isinf(best)) {
+                *ret_chance = 0;
                 return 0;
             }
             gain -= plan_weight(p, i, p->modes[k]) * best;
-            chance *= setting == 0 ? 1 : pass_chance(p, i, p->modes[k], best, best_se);
+            *ret_chance *= setting == 0 || default_remains(p, setting, i, p->modes[k])
+                               ? 1
+                               : pass_chance(p, i, p->modes[k], best, best_se);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
-    return sum > 0 ? chance * gain / sum : 0;
+    return sum > 0 ? gain / sum : 0;
 }
 
 /* ------------------------------------------------------------------ static */
@@ -225,11 +249,14 @@ static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask
                           : NONE;
             }
             e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
-            if (!(e < log(p->spec.guard))) {
+            if (!(e < log(p->spec.guard)) &&
+                !(arm == 0 && default_remains(p, setting, i, p->modes[k]))) {
                 return NAN;
             }
             gain -= plan_weight(p, i, p->modes[k]) * e;
-            chance *= pass_chance(p, i, p->modes[k], e, se);
+            chance *= arm == 0 && default_remains(p, setting, i, p->modes[k])
+                          ? 1
+                          : pass_chance(p, i, p->modes[k], e, se);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
@@ -296,7 +323,9 @@ int compose_products(struct nt_plan *p, struct nt_err *err)
             }
         }
     }
-    compose_static(p);
+    if (!p->confirm.again) { /* the variables alone have been judged */
+        compose_static(p);
+    }
     return rc;
 }
 

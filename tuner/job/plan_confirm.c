@@ -4,20 +4,15 @@
  * themselves checked in the same pairs, so a shrunk row needs no further round.
  */
 #include "tuner/job/plan_i.h"
+#include "schema/tunables.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2 };
-
-/* Blocks an arm and pair: beside compute and in groups single blocks scatter far more (10 to 20 %
- * on a shared GPU), and each row has just one such point. */
-static uint32_t blocks_of(enum check kind)
-{
-    return kind == CHECK_BUSY || kind == CHECK_GROUP ? 4 * BLOCKS : BLOCKS;
-}
+enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2, MOST_BLOCKS = 8 };
+static const double BLOCKS_NS = 12e6; /* an arm's time at one point of a pair, worth it anywhere */
 
 static uint64_t align_down(const struct nt_plan *p, uint64_t bytes)
 {
@@ -31,6 +26,36 @@ static double block_ns(enum nt_mode m, double est_ns)
     return est_ns * plan_inner(m, est_ns) * (plan_samples(m, est_ns) + 1) + 1e6;
 }
 
+/* Blocks an arm and pair. A pair costs its starts, a second or so, and short blocks next to nothing
+ * beside that: they are repeated. Beside compute and in groups single blocks scatter far more (10
+ * to 20 % on a shared GPU), and each row has just one such point. */
+uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns)
+{
+    uint32_t n = BLOCKS;
+
+    if (kind == CHECK_BUSY || kind == CHECK_GROUP) {
+        return MOST_BLOCKS;
+    }
+    while (n < MOST_BLOCKS && (n + 2) * block_ns(m, est_ns) <= BLOCKS_NS) {
+        n += 2; /* A B … B A */
+    }
+    return n;
+}
+
+double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    double block = p->points[point].pre[m].noise.block_sd, gang = p->points[point].pre[m].gang_sd;
+    uint32_t blocks = confirm_blocks(CHECK_CLASS, m, plan_default_ns(p, point, m));
+
+    return sqrt(2 * (block * block / blocks + gang * gang));
+}
+
+/* What an arm's blocks at one point of a pair take. */
+static double blocks_ns(enum check kind, enum nt_mode m, double est_ns)
+{
+    return confirm_blocks(kind, m, est_ns) * block_ns(m, est_ns);
+}
+
 /* Time that the confirm of a table takes, by guess, before its rows are known: what the search may
  * not use. */
 uint64_t confirm_cost_ns(const struct nt_plan *p)
@@ -42,17 +67,18 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             /* About as much again for edges. */
-            pair += arms * BLOCKS * 2 * block_ns(p->modes[k], plan_default_ns(p, i, p->modes[k]));
+            pair +=
+                arms * 2 * blocks_ns(CHECK_CLASS, p->modes[k], plan_default_ns(p, i, p->modes[k]));
         }
     }
     if (p->spec.extra_guards) {
-        pair += ROWS * arms * blocks_of(CHECK_OFF) * block_ns(p->modes[0], mid);
-        pair += ROWS * arms * blocks_of(CHECK_BUSY) * block_ns(p->modes[0], mid);
-        pair += ROWS * arms * blocks_of(CHECK_GROUP) * block_ns(p->modes[0], 8 * mid);
+        pair += ROWS * arms * blocks_ns(CHECK_OFF, p->modes[0], mid);
+        pair += ROWS * arms * blocks_ns(CHECK_BUSY, p->modes[0], mid);
+        pair += ROWS * arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
     }
     for (int coll = 0; coll < NT_TUNER_COLLS && p->spec.nsettings > 1; coll++) {
         pair += p->spec.extra_guards && !p->spec.colls[coll]
-                    ? OTHERS * arms * BLOCKS * block_ns(NT_EAGER, 2 * mid)
+                    ? OTHERS * arms * blocks_ns(CHECK_OTHER, NT_EAGER, 2 * mid)
                     : 0;
     }
     return (uint64_t)(pair * p->spec.pairs);
@@ -251,7 +277,7 @@ static double exact_cost_ns(const struct nt_plan *p)
         const struct check_point *c = &p->confirm.points[i];
         unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
         double factor = c->kind == CHECK_GROUP ? 1.5 : (c->flags & NT_M_BARRIER) != 0 ? 2 : 1;
-        pair += arms * blocks_of(c->kind) * block_ns((enum nt_mode)c->cs.mode, factor * c->est_ns);
+        pair += arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns);
     }
     return pair * p->spec.pairs;
 }
@@ -300,7 +326,7 @@ static bool set_up(struct nt_plan *p)
 
     c->started = true;
     c->table = p->nrows > 0 || (p->table_setting != 0 && p->static_vars[0] == '\0');
-    c->fixed = p->static_vars[0] != '\0';
+    c->fixed = p->static_vars[0] != '\0' && !c->again;
     if (!c->table && !c->fixed) {
         return false;
     }
@@ -343,15 +369,37 @@ static void rotate(const struct nt_plan *p, uint32_t index, struct nt_case *cs)
     cs->place = (uint8_t)combos[at][1];
 }
 
-/* The table changed nothing there (a group of calls is left alone, say): the same tuple ran as by
- * default, in the same process environment, so that there is nothing to be slower and nothing more
- * to measure. */
-bool confirm_same(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+/* All that these variables do to a call shows in what it executes. */
+bool confirm_by_tuple(const char *vars)
 {
-    return arm == NT_ARM_TABLE && !p->confirm.fixed &&
-           p->settings[p->table_setting].vars[0] == '\0' && c->kind != CHECK_CLASS &&
-           !c->broken[arm] && c->ran[arm].channels > 0 &&
-           nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]);
+    char text[NT_SETTING_LEN], *save = NULL;
+
+    (void)snprintf(text, sizeof(text), "%s", vars);
+    for (char *w = strtok_r(text, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        const struct nt_tunable *t;
+        w[strcspn(w, "=")] = '\0';
+        t = nt_tunable_any(w);
+        if (t == NULL || (t->flags & NT_F_BY_TUPLE) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The product changed nothing there: the same tuple ran as by default, and its variables, if any,
+ * act by nothing else. There is nothing to be slower. */
+bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    const char *vars = arm == NT_ARM_TABLE ? p->settings[p->table_setting].vars : p->static_vars;
+
+    return p->spec.as_found[0] == '\0' && !c->broken[arm] && c->ran[arm].channels > 0 &&
+           nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]) && confirm_by_tuple(vars);
+}
+
+/* … and nothing more to measure, unless somebody wants to see the figure. */
+static bool settled(const struct nt_plan *p, const struct check_point *c)
+{
+    return !p->confirm.fixed && c->kind != CHECK_CLASS && confirm_same_work(p, c, NT_ARM_TABLE);
 }
 
 static bool baseline(enum nt_arm arm)
@@ -366,7 +414,7 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
     struct nt_case cs = c->cs;
     struct todo *t;
 
-    if ((!baseline(arm) && !c->arms[arm]) || c->broken[arm] || confirm_same(p, c, NT_ARM_TABLE)) {
+    if ((!baseline(arm) && !c->arms[arm]) || c->broken[arm] || settled(p, c)) {
         return;
     }
     if (c->rotates) {
@@ -415,11 +463,13 @@ static bool start_pair(struct nt_plan *p)
     }
     nt_rng_shuffle(&p->rng, points, p->confirm.npoints);
     for (uint32_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[points[i]];
+        uint32_t blocks = confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
         for (uint32_t k = 0; k < n; k++) {
             order[k] = k;
         }
         nt_rng_shuffle(&p->rng, order, n);
-        for (uint32_t b = 0; b < blocks_of(p->confirm.points[points[i]].kind); b += 2) {
+        for (uint32_t b = 0; b < blocks; b += 2) {
             for (size_t k = 0; k < n; k++) { /* A B … */
                 push_check(p, points[i], order[k], b);
             }
@@ -441,6 +491,35 @@ static void clear_pair(struct nt_plan *p)
     }
 }
 
+/* Variables reach every call, so that a table with them falls as a whole. Its rows alone may stand
+ * all the same: they get one round more, from the gate on, when there is time for it. */
+static bool once_more(struct nt_plan *p)
+{
+    struct nt_plan_result *r = &p->result;
+    size_t n = 0;
+
+    if (p->confirm.again || !p->confirm.table || p->settings[p->table_setting].vars[0] == '\0' ||
+        plan_search_over(p)) {
+        return false;
+    }
+    publish_pairs(p);
+    if (r->table_present || p->failed.code != NT_OK) {
+        return false;
+    }
+    for (size_t i = 0; i < r->nclasses; i++) { /* the other product's stand */
+        if (r->classes[i].product != NT_ARM_TABLE) {
+            r->classes[n++] = r->classes[i];
+        }
+    }
+    r->nclasses = n;
+    r->memory_bytes[NT_ARM_TABLE] = r->first_call_ns[NT_ARM_TABLE] = 0;
+    confirm_free(p);
+    p->confirm = (struct confirm){.again = true};
+    p->table_setting = p->nserved = p->gate_at = 0;
+    p->stage = NT_GATE;
+    return true;
+}
+
 bool confirm_refill(struct nt_plan *p)
 {
     struct confirm *c = &p->confirm;
@@ -459,7 +538,7 @@ bool confirm_refill(struct nt_plan *p)
     if (p->nlive > 0) { /* the pair is done */
         plan_stop(p);
         if (++c->pair == p->spec.pairs) {
-            return false;
+            return once_more(p);
         }
     } else { /* it was lost: a fresh one in its place */
         clear_pair(p);

@@ -55,6 +55,7 @@ struct point {
         uint32_t gang[MAX_PRE];
         uint32_t n;
         struct nt_noise noise;
+        double gang_sd; /* between gangs, this and the neighbouring sizes together */
         double detectable;
         double est_ns; /* the default's time as the preflight left it: shapes of blocks follow from
                           it */
@@ -123,7 +124,8 @@ struct confirm {
     uint32_t pair, redo;
     enum nt_arm arms[NT_ARM_COUNT];
     size_t narms;
-    bool started, evaluated;
+    bool started, judged;
+    bool again;        /* the second round: a table without the variables that the first had */
     bool table, fixed; /* products that take part: table, static */
 };
 
@@ -233,8 +235,16 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
                      uint32_t arm, double *ret_se); /* log(arm / default as is) */
 /* plan_compose.c */
 int compose_products(struct nt_plan *p, struct nt_err *err);
-double compose_expected(struct nt_plan *p, uint32_t setting); /* mean log gain over as is */
+bool compose_same(const struct arm *a, const struct arm *b); /* known to execute the same */
+double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance);
+/* plan_publish.c */
+void publish_pairs(
+    struct nt_plan *p); /* what the pairs so far say, into the result; once a round */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
+uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
+/* sd of log(tuned / default) of one pair, as the preflight saw the noise */
+double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m);
 void confirm_free(struct nt_plan *p);
-bool confirm_same(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);
+bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);
+bool confirm_by_tuple(const char *vars);

@@ -61,7 +61,30 @@ static void push_noise(struct nt_plan *p)
     }
 }
 
-/* What the confirm can detect: a tuned and a default gang, two blocks each, in every pair. */
+/* Three gangs tell next to nothing of how gangs of one size differ; those of its neighbours help.
+ */
+static void smooth_noise(struct nt_plan *p)
+{
+    enum { REACH = 2 };
+
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        enum nt_mode m = p->modes[k];
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            double var = 0;
+            uint32_t from = i < REACH ? 0 : i - REACH, n = 0;
+            for (uint32_t j = from; j < p->npoints && j <= i + REACH; j++) {
+                const struct nt_noise *noise = &p->points[j].pre[m].noise;
+                if (p->points[j].coll == p->points[i].coll) {
+                    var += noise->gang_sd * noise->gang_sd;
+                    n++;
+                }
+            }
+            p->points[i].pre[m].gang_sd = sqrt(var / n);
+        }
+    }
+}
+
+/* What the confirm can detect: a tuned and a default gang in every pair. */
 static void fit_noise(struct nt_plan *p)
 {
     uint32_t classes = p->npoints * p->nmodes, deaf = 0;
@@ -70,13 +93,18 @@ static void fit_noise(struct nt_plan *p)
         for (uint32_t k = 0; k < p->nmodes; k++) {
             enum nt_mode m = p->modes[k];
             struct nt_noise *n = &p->points[i].pre[m].noise;
-            double sd;
             if (nt_noise_fit(p->points[i].pre[m].value, p->points[i].pre[m].gang,
                              p->points[i].pre[m].n, p->pre_gang, n, NULL) != 0) {
                 *n = (struct nt_noise){.block_sd = 0.05, .gang_sd = 0.05};
             }
             p->points[i].pre[m].est_ns = plan_default_ns(p, i, m);
-            sd = sqrt(n->block_sd * n->block_sd + 2 * n->gang_sd * n->gang_sd);
+        }
+    }
+    smooth_noise(p);
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            double sd = confirm_sd(p, i, m);
             p->points[i].pre[m].detectable =
                 log(p->spec.margin) +
                 nt_detectable(sd, p->spec.pairs, p->spec.alpha / classes, 0.8);

@@ -40,9 +40,19 @@ static double guard_bound(const struct nt_plan *p, const struct check_point *c, 
     return worst;
 }
 
+/* Seen to be slower than the default by more than the guard allows, whatever ran, and beyond doubt:
+ * a product has some hundred such points. */
+static bool shown_slower(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    struct nt_est e = nt_estimate_pairs(c->x[arm], c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.999);
+
+    return e.n >= 2 && e.mean > log(p->spec.guard) && e.lo > 0;
+}
+
 static bool guard_holds(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
 {
-    return (c->not_recorded && c->kind != CHECK_CLASS) || confirm_same(p, c, arm) ||
+    return (c->not_recorded && c->kind != CHECK_CLASS) ||
+           (confirm_same_work(p, c, arm) && !shown_slower(p, c, arm)) ||
            guard_bound(p, c, arm) < log(p->spec.guard);
 }
 
@@ -66,7 +76,8 @@ static void judge_classes(struct nt_plan *p)
     size_t n = 0, most = cf->npoints * 2;
     double *x = calloc(most * p->spec.pairs + 1, sizeof(*x)),
            *adjusted = calloc(most + 1, sizeof(*adjusted));
-    struct nt_class_result *out = calloc(most + 1, sizeof(*out));
+    size_t before = p->result.nclasses; /* of a product that an earlier round has judged */
+    struct nt_class_result *out = calloc(most + before + 1, sizeof(*out));
 
     if (x == NULL || adjusted == NULL || out == NULL) {
         (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "classes");
@@ -108,8 +119,12 @@ static void judge_classes(struct nt_plan *p)
         for (size_t i = 0; i < n; i++) {
             out[i].p = adjusted[i];
         }
+        for (size_t i = 0; i < before; i++) {
+            out[n + i] = p->result.classes[i];
+        }
+        free(p->result.classes);
         p->result.classes = out;
-        p->result.nclasses = n;
+        p->result.nclasses = n + before;
         out = NULL;
     }
 out:
@@ -358,6 +373,19 @@ static void withdraw_table(struct nt_plan *p, const char *why)
     }
 }
 
+/* NCCL's own choice at this size is the same with and without the table's process variables. */
+static bool default_unchanged(const struct nt_plan *p, const struct nt_case *cs)
+{
+    const struct setting *as_is = &p->settings[0], *s = &p->settings[p->table_setting];
+
+    for (uint32_t i = 0; i < p->npoints && confirm_by_tuple(s->vars); i++) {
+        if (p->points[i].coll == cs->coll && p->points[i].bytes == cs->bytes) {
+            return compose_same(&s->cells[i].arms[0], &as_is->cells[i].arms[0]);
+        }
+    }
+    return false;
+}
+
 static void publish_table(struct nt_plan *p)
 {
     char why[96] = "";
@@ -368,15 +396,20 @@ static void publish_table(struct nt_plan *p)
     }
     if (!product_is_safe(p, NT_ARM_TABLE, why, sizeof(why))) {
         withdraw_table(p, why);
+        (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn), "%s: %s", vars, why);
     }
     /* With process variables a size that lost its row runs the default under them, which was not
-     * what was measured there: the whole product goes. */
+     * what was measured there: the whole product goes, unless that is what ran without them. */
     if (vars[0] != '\0' && p->result.nrows > 0) {
         for (size_t i = 0; i < p->result.nclasses; i++) {
             const struct nt_class_result *k = &p->result.classes[i];
-            if (k->product == NT_ARM_TABLE && k->in_row && !k->published) {
+            if (k->product == NT_ARM_TABLE && k->in_row && !k->published &&
+                !default_unchanged(p, &k->cs)) {
                 withdraw_table(p,
                                "a size of it fell back to the default under its process variables");
+                (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn),
+                               "%s: a row did not hold at %llu bytes", vars,
+                               (unsigned long long)k->cs.bytes);
                 break;
             }
         }
@@ -418,6 +451,22 @@ static uint64_t grid_ns(const struct nt_plan *p)
     return (uint64_t)sum;
 }
 
+void publish_pairs(struct nt_plan *p)
+{
+    if (p->confirm.points == NULL || p->confirm.pair == 0 || p->confirm.judged) {
+        return;
+    }
+    p->confirm.judged = true;
+    judge_classes(p);
+    note_unchecked(p);
+    if (p->confirm.table) {
+        publish_table(p);
+    }
+    if (!p->confirm.again) {
+        publish_static(p);
+    }
+}
+
 bool publish_refill(struct nt_plan *p)
 {
     struct nt_plan_result *r = &p->result;
@@ -435,14 +484,7 @@ bool publish_refill(struct nt_plan *p)
             (void)snprintf(out->vars, sizeof(out->vars), "%s", p->settings[s].vars);
         }
     }
-    if (p->confirm.points != NULL && p->confirm.pair > 0) {
-        judge_classes(p);
-        note_unchecked(p);
-        if (p->confirm.table) {
-            publish_table(p);
-        }
-        publish_static(p);
-    }
+    publish_pairs(p);
     return false;
 }
 

@@ -13,6 +13,7 @@ enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_P
 enum {
     MAX_HANGS = 2, /* of one algorithm and protocol in a job, before it is left alone everywhere */
     MAX_SETTING_LOSSES = 2, /* gangs of one process setting */
+    REFINE_GANGS = 3,       /* of one process setting that may pay and is not yet told from noise */
 };
 
 static const struct {
@@ -75,8 +76,9 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
     nt_race_standings(c->race[mode], st);
     for (uint32_t i = 0; i < c->narms; i++) {
         if (st[i].arm == arm && st[i].state != NT_ARM_FAILED) {
-            double g = p->points[point].pre[mode].noise.gang_sd;
-            *ret_se = setting == 0 ? st[i].se : sqrt(st[i].se * st[i].se + g * g);
+            double g = p->points[point].pre[mode].gang_sd;
+            uint32_t gangs = p->settings[setting].gangs > 0 ? p->settings[setting].gangs : 1;
+            *ret_se = setting == 0 ? st[i].se : sqrt(st[i].se * st[i].se + g * g / gangs);
             return st[i].log_ratio + shift;
         }
     }
@@ -595,7 +597,7 @@ static uint32_t asked_setting(struct nt_plan *p, const uint32_t *values)
 static void score(struct nt_plan *p, uint32_t setting)
 {
     struct setting *s = &p->settings[setting];
-    double table = 0, fixed = 0, sd = 0, sum = 0, squares = 0;
+    double table = 0, fixed = 0, sd[NT_MODE_COUNT] = {0}, var = 0, sum = 0, squares = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -612,17 +614,22 @@ static void score(struct nt_plan *p, uint32_t setting)
                 double w = plan_weight(p, i, m);
                 table += w * (best[0] - best[1]);
                 fixed += w * d;
-                sd += w * p->points[i].pre[m].noise.gang_sd;
+                sd[m] += w * p->points[i].pre[m].gang_sd;
                 sum += w;
                 squares += w * w;
             }
         }
     }
     if (sum > 0) {
-        /* Gang levels of neighbouring sizes move together: as if about six were independent. */
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            var += sd[p->modes[k]] * sd[p->modes[k]];
+        }
+        /* Gang levels of neighbouring sizes move together, as if about six were independent; those
+         * of the modes do not. "As is" was measured in some three gangs. */
         s->table_gain = table / sum;
         s->static_gain = fixed / sum;
-        s->se = 1.15 * sd / sum / sqrt(fmin(6, sum * sum / squares));
+        s->se = sqrt(var * (1.0 / fmax(1, s->gangs) + 1.0 / 3)) / sum /
+                sqrt(fmin(6, sum * sum / squares));
     }
 }
 
@@ -677,6 +684,13 @@ static bool try_setting(struct nt_plan *p)
             if (work_in_gang(p, p->refine_at)) {
                 return true;
             }
+            score(p, p->refine_at);
+            if (s->gangs < REFINE_GANGS && refine_may_go_on(p) &&
+                nt_refine_undecided(p->refine, s->table_gain, s->se)) {
+                plan_stop(p);
+                (void)plan_start(p, &search, 1, p->refine_at);
+                return true;
+            }
         }
     }
     if (s->status == NT_ST_OK && s->cells != NULL) {
@@ -687,6 +701,18 @@ static bool try_setting(struct nt_plan *p)
     }
     p->refine_at = 0;
     return false;
+}
+
+/* A table with variables that falls in the confirm costs a second round with the rows alone. Where
+ * the budget has no time for that, it must be the better bet from the start. */
+static bool worth_trying(struct nt_plan *p, uint32_t setting)
+{
+    static const double LEAST_CHANCE = 0.05;
+    double chance, alone, with = compose_expected(p, setting, &chance),
+                          rows = compose_expected(p, 0, &alone);
+    bool twice = p->spec.budget_ns == 0 || p->held_ns + 2 * p->reserve_ns <= p->spec.budget_ns;
+
+    return twice ? with > rows && chance > LEAST_CHANCE : chance * with > rows;
 }
 
 bool refine_refill(struct nt_plan *p)
@@ -715,7 +741,7 @@ bool refine_refill(struct nt_plan *p)
     (void)nt_refine_incumbent(p->refine, values, NULL);
     p->table_setting = asked_setting(p, values);
     if (p->table_setting == NONE || p->settings[p->table_setting].status != NT_ST_OK ||
-        compose_expected(p, p->table_setting) < compose_expected(p, 0)) {
+        !worth_trying(p, p->table_setting)) {
         p->table_setting = 0;
     }
     if (p->table_setting != 0 && race_setting(p, p->table_setting)) {

@@ -230,6 +230,34 @@ static void add_defaults(struct nt_profile *p, const struct nt_spec *spec,
     (void)spec;
 }
 
+/* What became of each process setting: the gain that the search saw, and where it ended. */
+static void add_tried(struct nt_profile *p, const struct nt_plan_result *r)
+{
+    for (size_t i = 0; i < r->nsettings; i++) {
+        const struct nt_setting_score *s = &r->settings[i];
+        bool table = r->table_present && strcmp(s->vars, r->table_vars) == 0;
+        bool alone = r->static_present && strcmp(s->vars, r->static_vars) == 0;
+        size_t n = strlen(s->vars);
+        const char *why;
+
+        if (n == 0) {
+            continue;
+        }
+        why = s->status != NT_ST_OK
+                  ? nt_profile_textf(p, "out: %s", nt_status_names[s->status])
+                  : nt_profile_textf(
+                        p, "%+.1f %% less time on average in the search, give or take %.1f %%%s%s",
+                        100 * s->table_gain, 200 * s->se,
+                        table || alone ? ": published"
+                        : strncmp(r->withdrawn, s->vars, n) == 0 && r->withdrawn[n] == ':'
+                            ? "; confirmed and withdrawn"
+                            : "",
+                        strncmp(r->withdrawn, s->vars, n) == 0 && !table ? r->withdrawn + n : "");
+        *(struct nt_noted *)NT_PROFILE_ADD(p, &p->tried) = (struct nt_noted){
+            .setting = nt_profile_text(p, s->vars), .why = why, .memory_bytes = NAN};
+    }
+}
+
 static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
                       const struct nt_plan_result *r)
 {
@@ -257,6 +285,7 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
                 .setting = forbidden[i].setting, .why = forbidden[i].why, .memory_bytes = NAN};
         }
     }
+    add_tried(p, r);
     /* Where ranks share a GPU, what one of them takes cannot be told. */
     if (spec->shown_rig != NT_RIG_MPS_SOCKETS && spec->shown_rig != NT_RIG_MPS_P2P) {
         p->memory.default_bytes = (double)r->memory_bytes[NT_ARM_DEFAULT];

@@ -444,6 +444,7 @@ int nt_section_rejected(const struct nt_report_in *in, struct nt_buf *out, struc
     noteds("Not checked", &p->not_checked, out);
     noteds("Not allowed here", &p->not_allowed_here, out);
     noteds("Inert: set, without effect here", &p->inert, out);
+    noteds("Process settings that were tried", &p->tried, out);
     return 0;
 }
 

@@ -247,6 +247,11 @@ bool nt_refine_hopeless(const struct nt_refine *r, double score, double se)
     return score + r->config.z * se < needed;
 }
 
+bool nt_refine_undecided(const struct nt_refine *r, double score, double se)
+{
+    return isfinite(score) && !acceptable(r, score, se) && !nt_refine_hopeless(r, score, se);
+}
+
 double nt_refine_incumbent(const struct nt_refine *r, uint32_t *setting, double *ret_se)
 {
     const struct tried *t = r->better ? &r->best : &r->incumbent;

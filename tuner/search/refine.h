@@ -44,6 +44,8 @@ void nt_refine_fail(struct nt_refine *r);
 /* Half-way through the asked setting: can it still be accepted? True: stop measuring it and tell
  * what there is. */
 bool nt_refine_hopeless(const struct nt_refine *r, double score, double se);
+/* The asked setting may be worth it, and another gang under it could tell. */
+bool nt_refine_undecided(const struct nt_refine *r, double score, double se);
 /* The best accepted so far; the score of "as is" is 0. Returns its score; ret_se may be NULL. */
 double nt_refine_incumbent(const struct nt_refine *r, uint32_t *setting, double *ret_se);
 uint32_t nt_refine_gangs(const struct nt_refine *r); /* asked and answered */
