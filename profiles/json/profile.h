@@ -199,3 +199,20 @@ const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int c
 const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
                                                    enum nt_product product, int coll,
                                                    uint64_t bytes, int mode);
+
+/* What would run for one call, and why. Borrows from the profile. mode < 0: any. A product that the
+ * profile does not have: NT_E_INVAL. */
+struct nt_profile_choice {
+    enum nt_product product;
+    int coll;
+    uint64_t bytes;
+    const struct nt_profile_row *row;        /* NULL: NCCL's choice */
+    const struct nt_profile_class *evidence; /* nearest in size; NULL: none */
+    char setting[64], why[160];
+};
+NT_MUST_CHECK int nt_profile_choose(const struct nt_profile *p, enum nt_product product, int coll,
+                                    uint64_t bytes, int mode, struct nt_profile_choice *ret,
+                                    struct nt_err *err);
+NT_MUST_CHECK int nt_profile_choice_json(const struct nt_profile *p,
+                                         const struct nt_profile_choice *d, bool pretty,
+                                         struct nt_buf *out, struct nt_err *err);

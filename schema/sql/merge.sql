@@ -45,7 +45,8 @@ WHERE EXISTS (SELECT 1 FROM src.step AS a JOIN main.step AS b ON b.job_id = m.id
               WHERE a.job_id = s.id AND (a.number, a.start_ns, a.init_ns) <> (b.number, b.start_ns, b.init_ns))
    OR EXISTS (SELECT 1 FROM src.trial AS a JOIN main.trial AS b ON b.job_id = m.id AND b.seq = a.seq
               WHERE a.job_id = s.id
-                AND (a.status, a.elapsed_ns, a.samples) <> (b.status, b.elapsed_ns, b.samples));
+                AND ((a.status, a.elapsed_ns) <> (b.status, b.elapsed_ns)
+                     OR (a.thinned IS NULL AND b.thinned IS NULL AND a.samples <> b.samples)));
 
 -- A job that went further there. Its owner stays behind: nobody drives a merged job.
 UPDATE main.job AS m
@@ -84,10 +85,10 @@ FROM src.cells AS c JOIN m_job AS j ON j.old = c.job_id JOIN m_cases AS k ON k.o
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;
 INSERT INTO main.trial (job_id, seq, gang, case_id, setting_id, executed_id, status, n, median_ns, mean_ns,
                         min_ns, p95_ns, sd_ns, base_ns, elapsed_ns, connect_ns, memory_bytes, wrong, flags,
-                        error, samples)
+                        error, samples, thinned)
 SELECT j.new, t.seq, t.gang, k.new, x.new, (SELECT new FROM m_executed WHERE old = t.executed_id),
        t.status, t.n, t.median_ns, t.mean_ns, t.min_ns, t.p95_ns, t.sd_ns, t.base_ns, t.elapsed_ns,
-       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples
+       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.thinned
 FROM src.trial AS t JOIN m_job AS j ON j.old = t.job_id JOIN m_cases AS k ON k.old = t.case_id
 JOIN m_setting AS x ON x.old = t.setting_id
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;

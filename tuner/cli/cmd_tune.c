@@ -7,6 +7,7 @@
 #include "tuner/cli/commands.h"
 #include "tuner/cli/env.h"
 #include "tuner/cli/recorded.h"
+#include "tuner/cli/ticket.h"
 #include "tuner/cli/where.h"
 #include "tuner/job/run.h"
 #include "tuner/job/weigh.h"
@@ -23,7 +24,7 @@
 
 struct tune_args {
     const char *rig, *collectives, *workload, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl,
-        *devices, *format, *pace, *probe;
+        *devices, *format, *pace, *probe, *ticket, *progress;
     struct nt_strs fix, env, try;
     uint32_t ranks, pairs, nodes;
     uint64_t seed, budget_ns, max_memory;
@@ -41,6 +42,7 @@ static const struct tune_args defaults = {.rig = "auto",
                                           .out = "nccltune-profile.json",
                                           .format = "text",
                                           .pace = "none",
+                                          .progress = "text",
                                           .seed = 1};
 static const char *const formats[] = {"text", "json", NULL};
 static const char *const paces[] = {"none", "real", NULL};
@@ -114,6 +116,14 @@ static const struct nt_opt opts[] = {
            "pairs of the confirm, 8 to 16 (default by effort)"),
     NT_OPT(NT_O_STR, T, probe, "probe", 0, "FILE",
            "probe program to measure with (default the installed one)"),
+    NT_OPT(NT_O_STR, T, ticket, "ticket", 0, "KEY",
+           "for the service: key of the run; there already, it goes on, or is done"),
+    {.name = "progress",
+     .type = NT_O_STR,
+     .offset = offsetof(struct T, progress),
+     .arg = "FORMAT",
+     .help = "of the lines about progress (default text)",
+     .choices = formats},
     NT_OPT(NT_O_U64, T, die_after, "die-after", 0, "STEPS",
            "for tests: end by SIGKILL after so many stored steps"),
     {0}};
@@ -405,6 +415,10 @@ static void on_progress(void *data, const struct nt_job_progress *p)
     bool paced = t->spec.rig < NT_RIG_RECORDING || strcmp(t->a->pace, "real") == 0;
     size_t n;
 
+    if (strcmp(t->a->progress, "json") == 0) {
+        nt_ticket_progress(p, paced);
+        return;
+    }
     if (t->a->quiet || (!t->tty && !p->stage_begins)) {
         return;
     }
@@ -572,6 +586,7 @@ static int run_job(struct tune *t, struct nt_err *err)
     if (rc == 0) {
         struct nt_job_config c = {.spec = t->spec,
                                   .resume = t->a->resume,
+                                  .key = t->a->ticket,
                                   .store = store,
                                   .program = t->probe,
                                   .args = t->args,
@@ -629,6 +644,8 @@ static int resume_spec(struct tune *t, struct nt_err *err);
 static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_err *err)
 {
     struct tune *t = calloc(1, sizeof(*t));
+    struct tune_args given = *(const struct tune_args *)opts_;
+    bool done = false;
     int rc;
     (void)nargs;
     (void)args;
@@ -636,16 +653,20 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     if (t == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "tune");
     }
-    t->a = opts_;
+    t->a = &given;
     t->tty = isatty(STDERR_FILENO) != 0;
     (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
     rc = rc == 0 && !t->a->dry_run ? check_out(t->a->out, err) : rc;
-    rc = rc != 0 ? rc : t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
-    if (rc == 0 && t->a->dry_run) {
+    if (rc == 0 && given.ticket != NULL) {
+        nt_ticket_follow_parent();
+        rc = nt_ticket_find(given.ticket, given.db, &given.resume, &done, err);
+    }
+    rc = rc != 0 || done ? rc : t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
+    if (rc == 0 && !done && t->a->dry_run) {
         print_plan(&t->spec);
-    } else if (rc == 0) {
+    } else if (rc == 0 && !done) {
         rc = run_job(t, err);
     }
     nt_env_done(&t->env);

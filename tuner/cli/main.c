@@ -25,6 +25,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_jobs,
     &nt_cmd_query,
     &nt_cmd_merge,
+    &nt_cmd_serve,
     NULL,
 };
 /* clang-format on */

@@ -489,7 +489,8 @@ static int open_job(struct run *r, struct nt_err *err)
     if (r->job == 0) {
         json_t *o = nt_spec_to_json(&r->c->spec);
         struct nt_buf text;
-        struct nt_store_job j = {.seed = r->c->spec.seed,
+        struct nt_store_job j = {.key = r->c->key,
+                                 .seed = r->c->spec.seed,
                                  .rig = (uint8_t)r->c->spec.shown_rig,
                                  .ranks = r->c->spec.ranks,
                                  .nodes = r->c->spec.nodes};

@@ -21,6 +21,7 @@ struct nt_job_progress {
 struct nt_job_config {
     struct nt_spec spec; /* of a new job */
     int64_t resume;      /* id of a job to go on with; 0: new */
+    const char *key;     /* of a new job, 32 hex digits; NULL: one is made */
     struct nt_store *store;
     const char *program, *const *args; /* the probe */
     const char *plugin;                /* absolute path of the tuner plugin that confirm delivers */

@@ -37,9 +37,9 @@ static const char *const sql[NT_SQL_COUNT] = {
     [NT_SQL_ADD_JOB] =
         "INSERT INTO job (key, spec, seed, rig, ranks, nodes, placement, topology_id, host_id,"
         " stack_id, state, stage, created_ms, device_ns, owner_pid, owner_boot, owner_start)"
-        " VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 'new', '', ?10, "
-        "0,"
-        " ?11, ?12, ?13)",
+        " VALUES (coalesce(?14, lower(hex(randomblob(16)))), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, "
+        "'new',"
+        " '', ?10, 0, ?11, ?12, ?13)",
     [NT_SQL_JOB_OWNER] = "SELECT owner_pid, owner_boot, owner_start FROM job WHERE id = ?1",
     [NT_SQL_OWN_JOB] = "UPDATE job SET owner_pid = ?2, owner_boot = ?3, owner_start = ?4,"
                        " state = 'running', finished_ms = NULL WHERE id = ?1",

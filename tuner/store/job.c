@@ -33,12 +33,20 @@ int nt_store_job_create(struct nt_store *s, const struct nt_store_job *j, int64_
     if (rc != 0) {
         return rc;
     }
-    const struct nt_value v[] = {
-        nt_v_text(j->spec),       nt_v_int((int64_t)j->seed), nt_v_text(nt_rig_names[j->rig]),
-        nt_v_int(j->ranks),       nt_v_int(j->nodes),         nt_v_text(j->placement),
-        nt_v_id(j->topology),     nt_v_id(j->host),           nt_v_id(j->stack),
-        nt_v_u64(nt_db_now_ms()), nt_v_int(self.pid),         nt_v_text(self.boot),
-        nt_v_int(self.start)};
+    const struct nt_value v[] = {nt_v_text(j->spec),
+                                 nt_v_int((int64_t)j->seed),
+                                 nt_v_text(nt_rig_names[j->rig]),
+                                 nt_v_int(j->ranks),
+                                 nt_v_int(j->nodes),
+                                 nt_v_text(j->placement),
+                                 nt_v_id(j->topology),
+                                 nt_v_id(j->host),
+                                 nt_v_id(j->stack),
+                                 nt_v_u64(nt_db_now_ms()),
+                                 nt_v_int(self.pid),
+                                 nt_v_text(self.boot),
+                                 nt_v_int(self.start),
+                                 j->key != NULL ? nt_v_text(j->key) : nt_v_null()};
     rc = nt_db_run(s, NT_SQL_ADD_JOB, v, NT_COUNT(v), err);
     id = sqlite3_last_insert_rowid(s->db);
     rc = nt_db_leave(s, own, rc, err);

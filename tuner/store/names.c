@@ -33,6 +33,8 @@ const struct nt_store_view nt_store_views[] = {
     {"measurements", "SELECT * FROM measurements", "other people's measurements, as imported"},
     {"imports", "SELECT * FROM imports", "imported files with their provenance"},
     {"events", "SELECT * FROM events", "what happened during jobs"},
+    {"queued", "SELECT * FROM queued", "what the service was asked for, and what became of it"},
+    {"profiles", "SELECT * FROM profiles", "every profile: machine, stack, whether it still holds"},
     {NULL, NULL, NULL},
 };
 

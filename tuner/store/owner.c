@@ -59,6 +59,17 @@ int nt_owner_self(struct nt_owner *ret, struct nt_err *err)
     return 0;
 }
 
+bool nt_owner_of(int64_t pid, struct nt_owner *ret)
+{
+    struct nt_owner o = {.pid = pid};
+    o.start = start_ticks(pid);
+    if (o.start < 0 || !boot_id(o.boot, sizeof(o.boot))) {
+        return false;
+    }
+    *ret = o;
+    return true;
+}
+
 bool nt_owner_alive(const struct nt_owner *o)
 {
     char boot[40];

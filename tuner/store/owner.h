@@ -13,4 +13,6 @@ struct nt_owner {
 
 /* This process. */
 NT_MUST_CHECK int nt_owner_self(struct nt_owner *ret, struct nt_err *err);
+/* Any process of this machine as it is now; false when there is none. */
+bool nt_owner_of(int64_t pid, struct nt_owner *ret);
 bool nt_owner_alive(const struct nt_owner *o);

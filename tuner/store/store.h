@@ -102,7 +102,8 @@ extern const char *const nt_job_state_names[]; /* "new", "running", … NULL */
 
 struct nt_store_job {
     int64_t id;       /* given by the store */
-    const char *key;  /* 32 hex digits, the same in every database the job is merged into */
+    const char *key;  /* 32 hex digits, the same in every database the job is merged into; NULL when
+                         one is made: the store gives it */
     const char *spec; /* JSON, all that is needed to run the job again */
     uint64_t seed;
     uint8_t rig; /* enum nt_rig */
@@ -117,7 +118,8 @@ struct nt_store_job {
     bool owned;                       /* a living process runs it, filled when read */
 };
 
-/* Reads spec … stack of *j; the rest is given by the store. The job is claimed for this process. */
+/* Reads key and spec … stack of *j; the rest is given by the store. The job is claimed for this
+ * process. */
 NT_MUST_CHECK int nt_store_job_create(struct nt_store *s, const struct nt_store_job *j,
                                       int64_t *ret_id, struct nt_err *err);
 /* Makes this process the only driver of the job and sets it running. A living other one: NT_E_NO,

@@ -1,0 +1,83 @@
+/* What a profile would make NCCL run for one call, and why. */
+#include "profiles/json/profile.h"
+#include "tuner/base/json.h"
+#include "tuner/base/text.h"
+
+#include <stdio.h>
+
+/* Why this call runs so. */
+static void reason(const struct nt_profile *p, enum nt_product product, int coll,
+                   const struct nt_profile_row *r, const struct nt_profile_class *c, char *out,
+                   size_t size)
+{
+    char lo[24], hi[24];
+    if (r != NULL) {
+        (void)snprintf(out, size, "the row for %s to %s bytes",
+                       nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
+                       nt_format_bytes(r->max_bytes, hi, sizeof(hi)));
+    } else if (product == NT_TABLE && coll >= NT_TUNER_COLLS) {
+        (void)snprintf(out, size, "NCCL asks no tuner about this collective; only variables apply");
+    } else if (product == NT_STATIC) {
+        (void)snprintf(out, size, "%s",
+                       p->product[product].vars.n > 0
+                           ? "NCCL chooses, under the product's variables"
+                           : "the product sets nothing: NCCL chooses");
+    } else if (c == NULL) {
+        (void)snprintf(out, size, "no row, and this collective was not measured");
+    } else {
+        (void)snprintf(out, size, "no row covers it; nearest class %s: %s",
+                       nt_format_bytes(c->bytes, lo, sizeof(lo)),
+                       nt_class_verdict_names[c->verdict]);
+    }
+}
+
+int nt_profile_choose(const struct nt_profile *p, enum nt_product product, int coll, uint64_t bytes,
+                      int mode, struct nt_profile_choice *ret, struct nt_err *err)
+{
+    struct nt_call call = NT_CALL_DEFAULT;
+
+    if (!p->product[product].present) {
+        return nt_fail(err, NT_E_INVAL, 0, "no %s product", nt_product_names[product]);
+    }
+    *ret = (struct nt_profile_choice){.product = product, .coll = coll, .bytes = bytes};
+    if (product == NT_TABLE) {
+        ret->row = nt_profile_decide(p, coll, bytes);
+    }
+    ret->evidence = nt_profile_evidence(p, product, coll, bytes, mode);
+    if (ret->row != NULL) {
+        call = (struct nt_call){.algo = (int8_t)ret->row->algo,
+                                .proto = (int8_t)ret->row->proto,
+                                .channels = (uint16_t)ret->row->channels};
+    }
+    (void)nt_call_text(&call, ret->setting, sizeof(ret->setting));
+    reason(p, product, coll, ret->row, ret->evidence, ret->why, sizeof(ret->why));
+    return 0;
+}
+
+int nt_profile_choice_json(const struct nt_profile *p, const struct nt_profile_choice *d,
+                           bool pretty, struct nt_buf *out, struct nt_err *err)
+{
+    const struct nt_profile_class *c = d->evidence;
+    json_t *vars = json_object();
+    json_t *o;
+
+    for (size_t i = 0; i < p->product[d->product].vars.n; i++) {
+        (void)json_object_set_new(vars, p->product[d->product].vars.v[i].name,
+                                  json_string(p->product[d->product].vars.v[i].value));
+    }
+    o = json_pack("{s:s, s:I, s:s, s:s, s:s, s:o}", "collective", nt_coll_names[d->coll], "bytes",
+                  (json_int_t)d->bytes, "product", nt_product_names[d->product], "setting",
+                  d->setting, "why", d->why, "vars", vars);
+    if (o != NULL && c != NULL) {
+        (void)json_object_set_new(o, "evidence",
+                                  json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)c->bytes,
+                                            "mode", nt_mode_names[c->mode], "verdict",
+                                            nt_class_verdict_names[c->verdict]));
+    }
+    if (o == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "decision");
+    }
+    nt_json_dump(o, pretty, out);
+    json_decref(o);
+    return 0;
+}

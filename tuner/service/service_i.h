@@ -1,0 +1,97 @@
+/* service_i - what the files of the service share. */
+#pragma once
+#include "tuner/service/api.h"
+#include "tuner/service/cache.h"
+#include "tuner/service/child.h"
+#include "tuner/service/config.h"
+#include "tuner/service/events.h"
+#include "tuner/service/service.h"
+
+enum {
+    NT_READERS = 2,
+    NT_WAITING_MAX = 128, /* requests that wait for a reader */
+    NT_READER_IDLE_MS = 10000,
+    NT_CHILD_ARGS = 80,
+};
+
+struct nt_running { /* a job's child */
+    struct nt_running *next;
+    struct nt_service *s;
+    int64_t id;
+    struct nt_child *child; /* NULL: one of a former daemon is being ended */
+    struct nt_store_owner former;
+    bool asked; /* the former one was sent SIGTERM */
+    uint64_t since_ms;
+    char *progress;   /* its last, JSON; NULL: none yet */
+    uint64_t told_ms; /* when progress was last made an event */
+};
+
+struct nt_service {
+    const struct nt_service_options *o;
+    const struct nt_config *c;
+    uv_loop_t loop;
+    char database[PATH_MAX];
+    struct nt_store *store; /* writer, on the loop */
+    int64_t version;        /* of the database, as last looked at */
+    uint64_t version_ms;
+    struct nt_err trouble; /* of the last write; code 0: none */
+    struct nt_http *http;
+    struct nt_access access;
+    struct nt_cache cache;
+    struct nt_events events;
+    struct nt_children children;
+    struct nt_queue queue;
+    struct nt_running *running;
+    struct nt_watcher *watcher;
+    struct {
+        struct nt_store *store; /* NULL: not open */
+        bool busy;
+        uint64_t used_ms;
+    } reader[NT_READERS];
+    struct nt_exchange *waiting, **waiting_end;
+    unsigned nwaiting;
+    unsigned asks; /* children that answer requests */
+    uv_timer_t queue_timer, slow_timer, lag_timer;
+    uv_signal_t signals[3];
+    uint64_t started_ms; /* of day */
+    uint64_t lag_due_ns, lag_max_ns;
+    double lag_sum_ms;
+    uint64_t lag_n, lag_bucket[8];
+    int64_t newest_profile;
+    bool newest_known;
+    bool stopping, closed;
+    uint64_t wall_offset_ms; /* time of day − loop time */
+};
+
+uint64_t nt_service_day_ms(void);
+
+/* serve.c */
+/* What happened: to streams, and, when `keep`, into the database. data is taken over. */
+void nt_service_event(struct nt_service *s, const char *kind, int64_t job, json_t *data, bool keep);
+/* A write failed or worked: healthz says so. Returns rc. */
+int nt_service_wrote(struct nt_service *s, int rc, const struct nt_err *err);
+void nt_service_dispatch(struct nt_service *s, struct nt_http_req *r);
+
+/* jobs.c: the queue with its store and children. */
+NT_MUST_CHECK int nt_jobs_open(struct nt_service *s, struct nt_err *err);
+void nt_jobs_run(struct nt_service *s); /* does what the queue says, until it says wait */
+void nt_jobs_close(struct nt_service *s);
+bool nt_jobs_idle(const struct nt_service *s);
+/* An entry of these contents; *ret_id 0: its cause is in the queue already. */
+NT_MUST_CHECK int nt_jobs_add(struct nt_service *s, struct nt_store_entry *e, int64_t *ret_id,
+                              struct nt_err *err);
+NT_MUST_CHECK int nt_jobs_cancel(struct nt_service *s, int64_t id, const char *who,
+                                 struct nt_err *err);
+/* A failed, cancelled or proposed one into the queue. */
+NT_MUST_CHECK int nt_jobs_resume(struct nt_service *s, int64_t id, const char *who,
+                                 struct nt_err *err);
+NT_MUST_CHECK int nt_jobs_priority(struct nt_service *s, int64_t id, int priority,
+                                   struct nt_err *err);
+/* What a client may ask for, checked: JSON text of it appended to *out. */
+NT_MUST_CHECK int nt_jobs_check_ask(const struct nt_config *c, const json_t *body,
+                                    struct nt_buf *out, struct nt_err *err);
+const struct nt_running *nt_jobs_running(const struct nt_service *s, int64_t id);
+
+/* Starts `nccltune ARGS…` whose stdout answers the request. type: of the answer. */
+NT_MUST_CHECK int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
+                               const char *type, struct nt_err *err);
