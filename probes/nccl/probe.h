@@ -9,6 +9,8 @@
 #include "probes/nccl/link.h"
 #include "probes/nccl/plugins.h"
 
+enum { NT_KNOWN_CALLS = 1 << 14 };
+
 struct nt_probe {
     unsigned rank, world;
     unsigned device;
@@ -24,6 +26,13 @@ struct nt_probe {
     int32_t *word;             /* device: a vote, the closing barrier */
     uint64_t free_at_start;    /* device memory when the buffers were there and NCCL was not */
     bool used[NT_COLL_COUNT][NT_ALGO_COUNT + 1][NT_PROTO_COUNT + 1]; /* connected by some call */
+    /* Calls that this communicator has made and NCCL allows, by hash; 0: free. The same on every
+     * rank, for all get the same questions. */
+    struct {
+        uint64_t key;
+        bool consulted;
+    } known[NT_KNOWN_CALLS];
+    uint32_t nknown;
     char broken[200]; /* why the communicator is of no use any more; "" while it is */
 };
 

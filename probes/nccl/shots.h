@@ -333,7 +333,7 @@ struct nt_shot_job {
 /* One vector: the general way, for a cut one and for any number of ranks. */
 NT_SHOT_FN void nt_shot_sum_one(const struct nt_shot_job *j, uint64_t at, unsigned world, int dtype)
 {
-    float sum[NT_SHOT_SUMS];
+    float sum[NT_SHOT_SUMS] = {0};
     nt_vec v;
     NT_SHOT_UNROLL
     for (unsigned r = 0; r < world; r++) {
@@ -365,7 +365,7 @@ NT_SHOT_FN void nt_shot_sum_batch(const struct nt_shot_job *j, uint64_t i, uint6
     NT_SHOT_UNROLL
     for (unsigned b = 0; b < batch; b++) {
         uint64_t at = i + b * step;
-        float sum[NT_SHOT_SUMS];
+        float sum[NT_SHOT_SUMS] = {0};
         nt_vec v;
         NT_SHOT_UNROLL
         for (unsigned r = 0; r < world; r++) {
