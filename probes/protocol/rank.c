@@ -57,7 +57,15 @@ static int on_measure(struct loop *l, const struct nt_measure *q, struct nt_err 
     struct nt_msg m = {.type = NT_MSG_RESULT};
     int rc;
 
-    l->ops->measure(l->self, q, &m.result);
+    if (q->call.backend != NT_BE_NCCL) {
+        m.result = (struct nt_result){
+            .id = q->id, .status = NT_ST_UNAVAILABLE, .executed = NT_EXECUTED_NONE};
+        (void)snprintf(m.result.error, sizeof(m.result.error),
+                       "%s: only NCCL was recorded, or is modelled",
+                       nt_backend_names[q->call.backend]);
+    } else {
+        l->ops->measure(l->self, q, &m.result);
+    }
     take(l, m.result.elapsed_ns);
     rc = nt_stream_send(&l->stream, &m, err);
     nt_msg_done(&m);

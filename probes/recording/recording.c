@@ -257,6 +257,9 @@ static int parse_tuple(struct reader *p, const char *name, char *text, const cha
     w = word(&text, '/');
     rc = rc != 0 ? rc : number(p, name, w, UINT16_MAX, &ab[0]);
     rc = rc != 0 ? rc : number(p, name, text, max_b, &ab[1]);
+    if (rc == 0 && (a >= NT_ALGO_COUNT || pr >= NT_PROTO_COUNT)) {
+        rc = bad(p, name, "is of another backend than NCCL");
+    }
     *algo = (int8_t)a;
     *proto = (int8_t)pr;
     return rc;

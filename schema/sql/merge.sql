@@ -9,8 +9,8 @@ SELECT hash, name, facts FROM src.host WHERE true ON CONFLICT (hash) DO NOTHING;
 INSERT INTO main.stack (hash, nccl, nccl_sha256, cuda, driver, framework, gpu, site)
 SELECT hash, nccl, nccl_sha256, cuda, driver, framework, gpu, site FROM src.stack
 WHERE true ON CONFLICT (hash) DO NOTHING;
-INSERT INTO main.setting (hash, vars, algo, proto, channels, chunk_bytes, label)
-SELECT hash, vars, algo, proto, channels, chunk_bytes, label FROM src.setting
+INSERT INTO main.setting (hash, vars, algo, proto, channels, chunk_bytes, label, backend)
+SELECT hash, vars, algo, proto, channels, chunk_bytes, label, backend FROM src.setting
 WHERE true ON CONFLICT (hash) DO NOTHING;
 INSERT INTO main.executed (algo, proto, channels, warps, label)
 SELECT algo, proto, channels, warps, label FROM src.executed
@@ -85,10 +85,10 @@ FROM src.cells AS c JOIN m_job AS j ON j.old = c.job_id JOIN m_cases AS k ON k.o
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;
 INSERT INTO main.trial (job_id, seq, gang, case_id, setting_id, executed_id, status, n, median_ns, mean_ns,
                         min_ns, p95_ns, sd_ns, base_ns, elapsed_ns, connect_ns, memory_bytes, wrong, flags,
-                        error, samples, thinned)
+                        error, samples, thinned, bits)
 SELECT j.new, t.seq, t.gang, k.new, x.new, (SELECT new FROM m_executed WHERE old = t.executed_id),
        t.status, t.n, t.median_ns, t.mean_ns, t.min_ns, t.p95_ns, t.sd_ns, t.base_ns, t.elapsed_ns,
-       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.thinned
+       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.thinned, t.bits
 FROM src.trial AS t JOIN m_job AS j ON j.old = t.job_id JOIN m_cases AS k ON k.old = t.case_id
 JOIN m_setting AS x ON x.old = t.setting_id
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;

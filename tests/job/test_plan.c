@@ -582,7 +582,7 @@ static const struct nt_found_arm *found_arm(const struct play *p, const struct n
     for (size_t i = 0; (f = nt_plan_found(p->plan, i)) != NULL; i++) {
         for (size_t a = 0; f->cs.bytes == cs->bytes && f->cs.mode == cs->mode && a < f->narms;
              a++) {
-            if (memcmp(&f->arms[a].call, call, sizeof(*call)) == 0) {
+            if (nt_call_equal(&f->arms[a].call, call)) {
                 return &f->arms[a];
             }
         }

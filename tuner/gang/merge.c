@@ -77,6 +77,7 @@ void nt_merge_results(const struct nt_measure *m, const struct nt_result *const 
         ret->connect_ns = greater(ret->connect_ns, r->connect_ns);
         ret->memory_bytes = greater(ret->memory_bytes, r->memory_bytes);
         ret->wrong += r->wrong;
+        ret->bits = r->bits > ret->bits ? r->bits : ret->bits; /* different counts most */
         unavailable += r->status == NT_ST_UNAVAILABLE;
         worsen(ret, r->wrong > 0 ? NT_ST_WRONG : (enum nt_status)r->status, (int)i, r->error);
     }

@@ -257,6 +257,7 @@ static void on_result(void *data, struct nt_gang *g, const struct nt_gang_result
                             .base_ns = r->base_ns,
                             .executed = r->executed,
                             .wrong = r->wrong,
+                            .bits = r->bits,
                             .elapsed_ns = r->elapsed_ns,
                             .connect_ns = r->connect_ns,
                             .memory_bytes = r->memory_bytes};

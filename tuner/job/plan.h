@@ -124,7 +124,7 @@ struct nt_plan_result {
     bool too_noisy; /* not even a 25 % gain could be told in most classes */
     char table_vars[NT_SETTING_LEN], static_vars[NT_SETTING_LEN]; /* as confirmed; "" = none */
     bool table_present, static_present;                           /* something is published */
-    char withdrawn[NT_SETTING_LEN + 96]; /* variables that a first round's table had, and why not
+    char withdrawn[NT_SETTING_LEN + 100]; /* variables that a first round's table had, and why not
                                             this one; "" = none */
     struct nt_row_result rows[NT_MAX_ROWS];
     size_t nrows;

@@ -30,7 +30,7 @@ static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choice
             const struct request *q = &s->cells[i].calls[k];
             const struct nt_executed *x = &s->cells[i].arms[q->arm].executed;
             size_t at = 1;
-            while (at < out->n && memcmp(&out->call[at], &q->call, sizeof(q->call)) != 0) {
+            while (at < out->n && !nt_call_equal(&out->call[at], &q->call)) {
                 at++;
             }
             if (q->call.algo < 0 || at == MAX_CALLS) {

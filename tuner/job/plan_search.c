@@ -22,18 +22,12 @@ static const struct {
 } efforts[NT_EFFORT_COUNT] = {
     [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {4, 8, 12, 0.4}, [NT_THOROUGH] = {6, 12, 32, 2.0}};
 
-static bool call_equal(const struct nt_call *a, const struct nt_call *b)
-{
-    return a->algo == b->algo && a->proto == b->proto && a->channels == b->channels &&
-           a->chunk_bytes == b->chunk_bytes;
-}
-
 uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
 {
     uint32_t best = NONE;
 
     for (uint32_t i = 0; i < c->ncalls; i++) {
-        if (call_equal(&c->calls[i].call, call)) {
+        if (nt_call_equal(&c->calls[i].call, call)) {
             return c->calls[i].arm;
         }
     }

@@ -146,7 +146,7 @@ static void add_others(struct nt_profile *p, struct nt_profile_class *out, const
                 .memory_bytes = NAN};
             continue;
         }
-        if (isnan(a->log_ratio) || memcmp(&a->call, mine, sizeof(*mine)) == 0) {
+        if (isnan(a->log_ratio) || nt_call_equal(&a->call, mine)) {
             continue;
         }
         while (at > 0 && (best[at - 1] == NULL || a->log_ratio < best[at - 1]->log_ratio)) {

@@ -54,8 +54,7 @@ static int setting_id(struct run *r, const char *vars, const struct nt_call *cal
     int rc;
 
     for (size_t i = r->nknown; i-- > 0;) {
-        if (memcmp(&r->known[i].call, call, sizeof(*call)) == 0 &&
-            strcmp(r->known[i].vars, vars) == 0) {
+        if (nt_call_equal(&r->known[i].call, call) && strcmp(r->known[i].vars, vars) == 0) {
             *ret = r->known[i].id;
             return 0;
         }
@@ -115,6 +114,7 @@ static int store_trial(struct run *r, const struct nt_plan_step *s, const struct
                                .connect_ns = x->connect_ns,
                                .memory_bytes = x->memory_bytes,
                                .wrong = x->wrong,
+                               .bits = x->bits,
                                .flags = s->m.flags | (o->lost ? NT_TRIAL_LOST : 0),
                                .error = x->error};
     int rc = setting_id(r, s->vars, &s->m.call, &t.setting, err);
@@ -448,6 +448,7 @@ static int replay(struct run *r, struct nt_store_cursor *cursor, struct nt_err *
                                             .base_ns = (uint32_t)st->trial.base_ns,
                                             .executed = st->trial.executed,
                                             .wrong = st->trial.wrong,
+                                            .bits = st->trial.bits,
                                             .connect_ns = st->trial.connect_ns,
                                             .memory_bytes = st->trial.memory_bytes};
                 (void)snprintf(result.error, sizeof(result.error), "%s", st->trial.error);

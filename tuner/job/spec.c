@@ -28,6 +28,7 @@ void nt_spec_init(struct nt_spec *s)
         .guard = 1.03,
         .alpha = 0.005,
         .nsettings = 1,
+        .backends = {[NT_BE_NCCL] = true},
         .extra_guards = true,
     };
 }
@@ -187,7 +188,7 @@ static const struct {
     MEMBER(budget_ns, M_U64),   MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
     MEMBER(margin, M_DOUBLE),   MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
     MEMBER(fixed, M_TEXT),      MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
-    MEMBER(source, M_OPT_TEXT),
+    MEMBER(source, M_OPT_TEXT), MEMBER(same_bits, M_BOOL),
 };
 enum { NMEMBERS = sizeof(members) / sizeof(members[0]) };
 
@@ -200,10 +201,8 @@ static const struct {
     const char *const *names;
     size_t offset, size;
 } tables[] = {
-    TABLE(colls, nt_coll_names),
-    TABLE(modes, nt_mode_names),
-    TABLE(dtypes, nt_dtype_names),
-    TABLE(places, nt_place_names),
+    TABLE(colls, nt_coll_names),   TABLE(modes, nt_mode_names),       TABLE(dtypes, nt_dtype_names),
+    TABLE(places, nt_place_names), TABLE(backends, nt_backend_names),
 };
 enum { NTABLES = sizeof(tables) / sizeof(tables[0]) };
 
@@ -319,7 +318,12 @@ static int read_table(const json_t *o, size_t t, struct nt_spec *s, struct nt_er
     bool *on = (bool *)((char *)s + tables[t].offset);
     json_t *list = NULL, *v;
     size_t i;
-    int rc = nt_json_arr(o, tables[t].name, &list, err);
+    int rc;
+
+    if (on == s->backends && json_object_get(o, tables[t].name) == NULL) {
+        return 0; /* a spec of before there were backends */
+    }
+    rc = nt_json_arr(o, tables[t].name, &list, err);
 
     json_array_foreach(list, i, v)
     {

@@ -53,6 +53,8 @@ struct nt_spec {
     char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
     struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
     size_t nweights;                          /* 0: every case weighs the same */
+    bool backends[NT_BACKEND_COUNT]; /* raced against NCCL as it is, which is always there */
+    bool same_bits;    /* only backends whose results have the bits of NCCL left alone */
     bool extra_guards; /* edges, busy, groups, untuned collectives; a recording may not hold them */
 };
 

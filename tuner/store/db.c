@@ -23,10 +23,10 @@ static const char *const sql[NT_SQL_COUNT] = {
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [NT_SQL_GET_SETTING] = "SELECT id FROM setting WHERE hash = ?1",
     [NT_SQL_PUT_SETTING] =
-        "INSERT INTO setting (hash, vars, algo, proto, channels, chunk_bytes, label)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        "INSERT INTO setting (hash, vars, algo, proto, channels, chunk_bytes, label, backend)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
     [NT_SQL_READ_SETTING] =
-        "SELECT vars, algo, proto, channels, chunk_bytes FROM setting WHERE id = ?1",
+        "SELECT vars, algo, proto, channels, chunk_bytes, backend FROM setting WHERE id = ?1",
     [NT_SQL_GET_CASE] = "SELECT id FROM cases WHERE collective = ?1 AND bytes = ?2 AND dtype = ?3"
                         " AND place = ?4 AND mode = ?5",
     [NT_SQL_PUT_CASE] = "INSERT INTO cases (" CASE_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5)",
@@ -60,8 +60,8 @@ static const char *const sql[NT_SQL_COUNT] = {
     [NT_SQL_ADD_TRIAL] =
         "INSERT INTO trial (job_id, seq, gang, case_id, setting_id, executed_id, status, n,"
         " median_ns, mean_ns, min_ns, p95_ns, sd_ns, base_ns, elapsed_ns, connect_ns, memory_bytes,"
-        " wrong, flags, error, samples) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
-        " ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21)",
+        " wrong, flags, error, samples, bits) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+        " ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
     [NT_SQL_SAVE_VERDICT] =
         "INSERT INTO verdict (job_id, stage, product, case_id, setting_id, kind, default_ns,"
         " tuned_ns, speedup, lo, hi, p, pairs, reason)"

@@ -81,7 +81,7 @@ static const char *proto_word(int8_t proto)
 }
 static int check_pair(int algo, int proto, struct nt_err *err)
 {
-    return algo < NT_ALGO_COUNT && proto < NT_PROTO_COUNT && (algo < 0) == (proto < 0)
+    return algo < NT_ALGO_ALL && proto < NT_PROTO_ALL && (algo < 0) == (proto < 0)
                ? 0
                : nt_fail(err, NT_E_INVAL, 0, "algorithm %d with protocol %d", algo, proto);
 }
@@ -91,10 +91,11 @@ static int check_pair(int algo, int proto, struct nt_err *err)
 static void label_setting(const char *vars, const struct nt_call *c, struct nt_buf *out)
 {
     char call[96];
-    if (c->algo >= 0) {
+    if (c->algo >= 0 || c->backend != NT_BE_NCCL) {
         nt_buf_puts(out, nt_call_text(c, call, sizeof(call)));
-    } else if (c->channels > 0) {
-        nt_buf_printf(out, "channels=%u", (unsigned)c->channels);
+    }
+    if (c->algo < 0 && c->channels > 0) {
+        nt_buf_printf(out, "%schannels=%u", out->len > 0 ? " " : "", (unsigned)c->channels);
     }
     if (c->chunk_bytes > 0) {
         nt_buf_printf(out, "%schunk=%u", out->len > 0 ? " " : "", (unsigned)c->chunk_bytes);
@@ -115,11 +116,16 @@ int nt_store_put_setting(struct nt_store *s, const struct nt_store_setting *x, i
     struct nt_buf label;
     int rc = check_pair(c->algo, c->proto, err);
 
+    if (rc == 0 && c->backend >= NT_BACKEND_COUNT) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "backend %u is outside the vocabulary", c->backend);
+    }
     if (rc != 0) {
         return rc;
     }
-    (void)snprintf(numbers, sizeof(numbers), "%s/%s/%u/%u", algo_word(c->algo),
-                   proto_word(c->proto), (unsigned)c->channels, (unsigned)c->chunk_bytes);
+    (void)snprintf(numbers, sizeof(numbers), "%s/%s/%u/%u%s%s", algo_word(c->algo),
+                   proto_word(c->proto), (unsigned)c->channels, (unsigned)c->chunk_bytes,
+                   c->backend != NT_BE_NCCL ? "/" : "",
+                   c->backend != NT_BE_NCCL ? nt_backend_names[c->backend] : "");
     rc = hash_texts((const char *const[]){vars, numbers}, 2, hex, err);
     if (rc != 0) {
         return rc;
@@ -135,7 +141,8 @@ int nt_store_put_setting(struct nt_store *s, const struct nt_store_setting *x, i
                                      nt_v_text(proto_word(c->proto)),
                                      nt_v_int(c->channels),
                                      nt_v_int(c->chunk_bytes),
-                                     nt_v_text(nt_buf_str(&label))};
+                                     nt_v_text(nt_buf_str(&label)),
+                                     nt_v_text(nt_backend_names[c->backend])};
         rc =
             nt_db_intern(s, NT_SQL_GET_SETTING, NT_SQL_PUT_SETTING, v, 1, NT_COUNT(v), ret_id, err);
     }
@@ -182,6 +189,9 @@ int nt_store_get_setting(struct nt_store *s, int64_t id, struct nt_buf *vars,
         rc = read_pair(s, st, 1, &call.algo, &call.proto, err);
         call.channels = (uint16_t)nt_db_u64(st, 3);
         call.chunk_bytes = (uint32_t)nt_db_u64(st, 4);
+        if (rc == 0) {
+            rc = nt_db_word(s, st, 5, nt_backend_names, &call.backend, err);
+        }
         if (rc == 0 && vars != NULL) {
             nt_buf_puts(vars, nt_db_text(st, 0));
         }

@@ -174,7 +174,8 @@ static int insert_trial(struct nt_store *s, int64_t job, const struct nt_store_t
                                  nt_v_u64(t->wrong),
                                  nt_v_int(t->flags),
                                  nt_v_text(t->error),
-                                 nt_v_blob(s->scratch, 4 * t->count)};
+                                 nt_v_blob(s->scratch, 4 * t->count),
+                                 nt_v_text(nt_bits_names[t->bits < NT_BITS_COUNT ? t->bits : 0])};
     return nt_db_run(s, NT_SQL_ADD_TRIAL, v, NT_COUNT(v), err);
 }
 
@@ -225,7 +226,7 @@ static const char *const detail_sql[NT_STEP_TRIAL + 1] = {
     [NT_STEP_TRIAL] =
         "SELECT t.seq, t.gang, c.collective, c.bytes, c.dtype, c.place, c.mode, t.setting_id,"
         " x.algo, x.proto, x.channels, x.warps, t.status, t.base_ns, t.elapsed_ns, t.connect_ns,"
-        " t.memory_bytes, t.wrong, t.flags, t.error, t.samples FROM trial AS t"
+        " t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.bits FROM trial AS t"
         " JOIN cases AS c ON c.id = t.case_id LEFT JOIN executed AS x ON x.id = t.executed_id"
         " WHERE t.job_id = ?1 AND t.seq = ?2",
 };
@@ -372,6 +373,9 @@ static int read_trial(struct nt_store_cursor *c, sqlite3_stmt *st, struct nt_err
     }
     if (rc == 0) {
         rc = nt_db_word(c->store, st, 12, nt_status_names, &t->status, err);
+    }
+    if (rc == 0) {
+        rc = nt_db_word(c->store, st, 21, nt_bits_names, &t->bits, err);
     }
     return rc == 0 ? read_samples(c, st, 20, err) : rc;
 }

@@ -177,6 +177,7 @@ struct nt_store_trial {
     const uint32_t *ns; /* per iteration, slowest rank; the store makes the summary from it */
     size_t count;
     uint64_t base_ns, elapsed_ns, connect_ns, memory_bytes, wrong;
+    uint8_t bits;   /* enum nt_bits */
     uint32_t flags; /* of the measure (protocol.h) and the job's own above bit 16 */
     const char *error;
 };
