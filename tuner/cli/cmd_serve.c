@@ -4,17 +4,20 @@
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tuner/base/log.h"
 #ifdef NT_SERVICE
+#include "tuner/base/json.h"
+#include "tuner/service/look.h"
 #include "tuner/service/service.h"
 #endif
 
 struct serve_args {
     const char *config, *listen, *tokens, *db;
-    bool behind_proxy, print_config, openapi, verbose;
+    bool behind_proxy, print_config, openapi, look, verbose;
 };
 
 static const struct nt_opt serve_opts[] = {
@@ -32,6 +35,8 @@ static const struct nt_opt serve_opts[] = {
            "print the documented configuration with its defaults, and end"),
     NT_OPT(NT_O_FLAG, serve_args, openapi, "openapi", 0, NULL,
            "print the API's OpenAPI document, and end"),
+    NT_OPT(NT_O_FLAG, serve_args, look, "look", 0, NULL,
+           "print what watching sees of this machine, as JSON, and end"),
     NT_OPT(NT_O_FLAG, serve_args, verbose, "verbose", 'v', NULL, "log what happens, too"),
     {0}};
 
@@ -43,17 +48,40 @@ static void say_where(void *data, const char *where)
     (void)fflush(stdout);
 }
 
-static int serve(const struct nt_config *c, struct nt_err *err)
+static int serve(const struct nt_config *c, const char *config_path, struct nt_err *err)
 {
     char program[PATH_MAX];
-    struct nt_service_options o = {
-        .config = c, .program = program, .version = NT_VERSION, .on_ready = say_where};
+    struct nt_service_options o = {.config = c,
+                                   .config_path = config_path,
+                                   .program = program,
+                                   .version = NT_VERSION,
+                                   .on_ready = say_where};
     ssize_t n = readlink("/proc/self/exe", program, sizeof(program) - 1);
     if (n <= 0) {
         return nt_fail(err, NT_E_MISSING, 0, "/proc is needed to find the own program");
     }
     program[n] = '\0';
     return nt_service_run(&o, err);
+}
+
+static int look(const struct nt_config *c, struct nt_err *err)
+{
+    struct nt_sight *s = calloc(1, sizeof(*s));
+    struct nt_buf b;
+    json_t *o = NULL;
+
+    if (s == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "look");
+    }
+    nt_look(c, getppid(), s);
+    o = nt_sight_json(s);
+    nt_buf_init(&b, 1 << 20);
+    nt_json_dump(o, true, &b);
+    (void)printf("%s\n", nt_buf_str(&b));
+    nt_buf_done(&b);
+    json_decref(o);
+    free(s);
+    return 0;
 }
 
 static int print_openapi(struct nt_err *err)
@@ -67,9 +95,10 @@ static int print_openapi(struct nt_err *err)
     return 0;
 }
 #else
-static int serve(const struct nt_config *c, struct nt_err *err)
+static int serve(const struct nt_config *c, const char *config_path, struct nt_err *err)
 {
     (void)c;
+    (void)config_path;
     return nt_fail(err, NT_E_MISSING, 0,
                    "this nccltune was built without the service: it needs libmicrohttpd, and is no "
                    "part of the build with static libraries");
@@ -77,7 +106,12 @@ static int serve(const struct nt_config *c, struct nt_err *err)
 
 static int print_openapi(struct nt_err *err)
 {
-    return serve(NULL, err);
+    return serve(NULL, NULL, err);
+}
+
+static int look(const struct nt_config *c, struct nt_err *err)
+{
+    return serve(c, NULL, err);
 }
 #endif
 
@@ -112,7 +146,7 @@ static int run_serve(const void *opts, unsigned nargs, char **args, struct nt_er
     rc = rc == 0 ? override(c.database, sizeof(c.database), "db", a->db, err) : rc;
     c.behind_proxy = c.behind_proxy || a->behind_proxy;
     rc = rc == 0 ? nt_config_finish(&c, err) : rc;
-    return rc == 0 ? serve(&c, err) : rc;
+    return rc != 0 ? rc : a->look ? look(&c, err) : serve(&c, a->config, err);
 }
 
 const struct nt_command nt_cmd_serve = {

@@ -87,10 +87,12 @@ NT_MUST_CHECK int nt_reply_body(const struct nt_exchange *x, const char *const *
 #define NT_API(X)                                                                                  \
     X(healthz)                                                                                     \
     X(metrics)                                                                                     \
-    X(openapi) X(server) X(jobs) X(job) X(job_add) X(job_change) X(job_cancel) X(job_resume)       \
-        X(events) X(log) X(topologies) X(topology) X(profiles) X(profile) X(profile_match)         \
-            X(profile_export) X(profile_table) X(profile_decide) X(profile_state) X(runs) X(run)   \
-                X(views) X(view) X(query) X(lint) X(doctor)
+    X(openapi)                                                                                     \
+    X(server)                                                                                      \
+    X(jobs) X(job) X(job_add) X(job_change) X(job_cancel) X(job_resume) X(events) X(log)           \
+        X(topologies) X(topology) X(machine) X(machine_look) X(profiles) X(profile)                \
+            X(profile_match) X(profile_export) X(profile_table) X(profile_decide) X(profile_state) \
+                X(runs) X(run) X(views) X(view) X(query) X(lint) X(doctor)
 #define X(name) int nt_api_##name(struct nt_exchange *x, struct nt_err *err);
 NT_API(X)
 #undef X

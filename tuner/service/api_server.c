@@ -67,6 +67,17 @@ int nt_api_server(struct nt_exchange *x, struct nt_err *err)
                          err);
 }
 
+int nt_api_machine(struct nt_exchange *x, struct nt_err *err)
+{
+    return nt_reply_json(x, nt_watcher_json(x->s), err);
+}
+
+int nt_api_machine_look(struct nt_exchange *x, struct nt_err *err)
+{
+    nt_watcher_look(x->s);
+    return nt_api_machine(x, err);
+}
+
 /* --- figures ------------------------------------------------------------------------------------
  */
 

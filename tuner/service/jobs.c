@@ -392,6 +392,7 @@ static void settle(struct nt_service *s, int64_t id, const struct nt_queue_end *
     }
     loaded_done(&l);
     s->version_ms = 0;
+    nt_service_look_at_profiles(s);
 }
 
 static void on_done(void *data, const struct nt_queue_end *end, bool timed_out,
@@ -643,6 +644,7 @@ int nt_jobs_add(struct nt_service *s, struct nt_store_entry *e, int64_t *ret_id,
     }
     if (rc == 0) {
         *ret_id = id;
+        nt_watcher_queue_changed(s);
         nt_jobs_run(s);
     }
     return rc;
@@ -704,6 +706,7 @@ int nt_jobs_resume(struct nt_service *s, int64_t id, const char *who, struct nt_
         }
     }
     if (rc == 0) {
+        nt_watcher_queue_changed(s);
         nt_jobs_run(s);
     }
     loaded_done(&l);

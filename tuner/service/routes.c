@@ -130,6 +130,10 @@ const struct nt_route nt_routes[] = {
      .type = "text/event-stream"},
     {GET("/v1/log", READ, WORK, log, page_params, "Log", "what happened, newest first")},
 
+    {GET("/v1/machine", READ, LOOP, machine, NULL, "Machine",
+         "this machine as it was last seen: identity, health, stack")},
+    {POST("/v1/machine/look", SUBMIT, LOOP, machine_look, NULL, "Machine", 202,
+          "looks at the machine now")},
     {GET("/v1/topologies", READ, WORK, topologies, NULL, "Topologies",
          "machines that jobs ran on, newest first")},
     {GET("/v1/topologies/{id}", READ, WORK, topology, NULL, "Topology",

@@ -459,7 +459,6 @@ static void close_readers(struct nt_service *s, bool all)
 static int note_newest(void *data, const struct nt_store_profile *p, struct nt_err *err)
 {
     struct nt_service *s = data;
-    (void)err;
     if (p->id > s->newest_profile) {
         s->newest_profile = p->id;
         if (!s->newest_known) { /* it was there before us */
@@ -469,12 +468,13 @@ static int note_newest(void *data, const struct nt_store_profile *p, struct nt_e
                          json_pack("{s:I, s:s, s:s, s:s, s:I}", "profile", (json_int_t)p->id,
                                    "state", nt_profile_state_names[p->state], "identity",
                                    p->identity, "rig", p->rig, "run", (json_int_t)p->job),
-                         false);
+                         true);
+        return nt_watcher_new_profile(s, p, err);
     }
     return 0;
 }
 
-static void look_at_profiles(struct nt_service *s)
+void nt_service_look_at_profiles(struct nt_service *s)
 {
     struct nt_err err = {0};
     if (nt_store_profile_list(s->store, 0, 1, note_newest, s, &err) != 0) {
@@ -486,7 +486,7 @@ static void on_slow(uv_timer_t *t)
 {
     struct nt_service *s = t->data;
     close_readers(s, false);
-    look_at_profiles(s);
+    nt_service_look_at_profiles(s);
     nt_http_beat(s->http, BEAT_MS);
 }
 
@@ -526,6 +526,7 @@ static void finish(struct nt_service *s)
     s->closed = true;
     nt_http_close(s->http);
     s->http = NULL;
+    nt_watcher_close(s);
     close_handle(&s->queue_timer);
     close_handle(&s->slow_timer);
     close_handle(&s->lag_timer);
@@ -536,7 +537,7 @@ static void finish(struct nt_service *s)
 
 static void try_finish(struct nt_service *s)
 {
-    if (s->stopping && nt_jobs_idle(s) && s->asks == 0) {
+    if (s->stopping && nt_jobs_idle(s) && s->asks == 0 && !nt_watcher_busy(s)) {
         finish(s);
     }
 }
@@ -631,6 +632,7 @@ static int open_all(struct nt_service *s, struct nt_err *err)
     nt_children_init(&s->children, &s->loop);
     rc = nt_http_new(&s->loop, &limits, &app, &s->http, err);
     rc = rc == 0 ? nt_jobs_open(s, err) : rc;
+    rc = rc == 0 ? nt_watcher_open(s, err) : rc;
     if (rc == 0) {
         rc = nt_store_profile_list(s->store, 0, 1, note_newest, s, err);
         s->newest_known = true;
@@ -643,6 +645,7 @@ static int open_all(struct nt_service *s, struct nt_err *err)
         s->lag_due_ns = uv_hrtime() + (uint64_t)LAG_MS * 1000000;
         (void)uv_timer_start(&s->lag_timer, on_lag, LAG_MS, 0);
         nt_jobs_run(s);
+        nt_watcher_look(s);
     }
     return rc;
 }

@@ -8,7 +8,8 @@
 
 struct nt_service_options {
     const struct nt_config *config;
-    const char *program; /* absolute path of nccltune, for children */
+    const char *program;     /* absolute path of nccltune, for children */
+    const char *config_path; /* of the configuration's file; NULL: none */
     const char *version;
     void (*on_ready)(void *data, const char *where); /* listening; may be NULL */
     void *data;

@@ -70,7 +70,9 @@ uint64_t nt_service_day_ms(void);
 void nt_service_event(struct nt_service *s, const char *kind, int64_t job, json_t *data, bool keep);
 /* A write failed or worked: healthz says so. Returns rc. */
 int nt_service_wrote(struct nt_service *s, int rc, const struct nt_err *err);
-void nt_service_dispatch(struct nt_service *s, struct nt_http_req *r);
+/* A profile that came into the database, whoever wrote it, becomes an event, and replaces others.
+ */
+void nt_service_look_at_profiles(struct nt_service *s);
 
 /* jobs.c: the queue with its store and children. */
 NT_MUST_CHECK int nt_jobs_open(struct nt_service *s, struct nt_err *err);
@@ -95,3 +97,13 @@ const struct nt_running *nt_jobs_running(const struct nt_service *s, int64_t id)
 /* Starts `nccltune ARGS…` whose stdout answers the request. type: of the answer. */
 NT_MUST_CHECK int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
                                const char *type, struct nt_err *err);
+
+/* watcher.c: what is seen of the machine, and what follows from it. */
+NT_MUST_CHECK int nt_watcher_open(struct nt_service *s, struct nt_err *err);
+void nt_watcher_look(struct nt_service *s); /* now, or as soon as the one under way is over */
+void nt_watcher_queue_changed(struct nt_service *s);
+NT_MUST_CHECK int nt_watcher_new_profile(struct nt_service *s, const struct nt_store_profile *fresh,
+                                         struct nt_err *err);
+bool nt_watcher_busy(const struct nt_service *s);
+json_t *nt_watcher_json(const struct nt_service *s); /* NULL: out of memory */
+void nt_watcher_close(struct nt_service *s);

@@ -34,6 +34,12 @@ enum { P2P_READ = 0, P2P_WRITE = 1 };
 
 typedef void *device;
 
+struct user_info { /* nvmlProcessInfo_v2_t */
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+};
+
 struct nt_nvml {
     void *lib;
     int count;
@@ -54,6 +60,7 @@ struct nt_nvml {
     int (*link_capability)(device, unsigned, int, unsigned *);
     int (*link_remote)(device, unsigned, struct pci_info *);
     int (*link_remote_type)(device, unsigned, int *);
+    int (*get_users)(device d, unsigned *n, struct user_info *users);
     int (*p2p_status)(device, device, int, int *);
 };
 
@@ -79,6 +86,7 @@ static const struct {
     {"nvmlDeviceGetNvLinkRemotePciInfo_v2", offsetof(struct nt_nvml, link_remote), false},
     {"nvmlDeviceGetNvLinkRemoteDeviceType", offsetof(struct nt_nvml, link_remote_type), false},
     {"nvmlDeviceGetP2PStatus", offsetof(struct nt_nvml, p2p_status), false},
+    {"nvmlDeviceGetComputeRunningProcesses_v3", offsetof(struct nt_nvml, get_users), false},
 };
 
 static int load_symbols(struct nt_nvml *n, struct nt_err *err)
@@ -287,4 +295,19 @@ enum nt_p2p nt_nvml_p2p(struct nt_nvml *n, int a, int b)
         worst = words[s];
     }
     return worst;
+}
+
+int nt_nvml_users(struct nt_nvml *n, int index, unsigned *pids, unsigned max)
+{
+    struct user_info users[128] = {{0}};
+    unsigned count = sizeof(users) / sizeof(users[0]);
+
+    if (n->get_users == NULL || n->get_users(n->devices[index], &count, users) != SUCCESS) {
+        return -1;
+    }
+    count = count < max ? count : max;
+    for (unsigned i = 0; i < count; i++) {
+        pids[i] = users[i].pid;
+    }
+    return (int)count;
 }

@@ -38,3 +38,5 @@ NT_MUST_CHECK int nt_nvml_gpu(struct nt_nvml *n, int index, struct nt_nvml_gpu *
                               struct nt_err *err);
 /* The worse of reading and writing. */
 enum nt_p2p nt_nvml_p2p(struct nt_nvml *n, int a, int b);
+/* Processes that compute on a GPU, anybody's; at most `max`. -1: not known. */
+int nt_nvml_users(struct nt_nvml *n, int index, unsigned *pids, unsigned max);
