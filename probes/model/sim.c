@@ -423,6 +423,26 @@ static double mean(const uint32_t *ns, size_t n, double otherwise)
     return n > 0 ? sum / (double)n : otherwise;
 }
 
+/* A copy reads and writes; both controls scatter as blocks of one gang do. */
+static void control(const struct nt_sim_gang *g, const struct nt_measure *m, struct nt_result *ret)
+{
+    enum { LAUNCH_NS = 5000, BYTES_PER_NS = 3000 };
+    double ns = (m->flags & NT_M_COPY) != 0 ? 2.0 * (double)m->cs.bytes / BYTES_PER_NS : 0;
+    struct nt_rng r;
+
+    ret->ns = calloc(m->samples + 1U, sizeof(ret->ns[0]));
+    if (ret->ns == NULL) {
+        fail(ret, NT_ST_ERROR, "out of memory");
+        return;
+    }
+    nt_rng_seed(&r, nt_mix(nt_mix(g->sim->seed, g->number), nt_mix(m->id, m->flags)));
+    for (; ret->count < m->samples; ret->count++) {
+        ret->ns[ret->count] =
+            (uint32_t)((ns + LAUNCH_NS) * exp(g->sim->p.sample_sd * nt_rng_normal(&r)));
+        ret->elapsed_ns += ret->ns[ret->count];
+    }
+}
+
 void nt_sim_measure(struct nt_sim_gang *g, const struct nt_measure *m, struct nt_result *ret)
 {
     struct nt_executed x;
@@ -431,6 +451,10 @@ void nt_sim_measure(struct nt_sim_gang *g, const struct nt_measure *m, struct nt
 
     *ret = (struct nt_result){.id = m->id, .status = NT_ST_OK, .executed = NT_EXECUTED_NONE};
     ret->elapsed_ns = (uint64_t)(1000 * g->sim->p.overhead_us);
+    if ((m->flags & NT_M_CONTROL) != 0) {
+        control(g, m, ret);
+        return;
+    }
     if (!nt_sim_executed(g, &m->cs, &m->call, &x)) {
         fail(ret, NT_ST_UNAVAILABLE, "NCCL has no such cell here");
         return;

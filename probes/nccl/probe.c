@@ -367,7 +367,8 @@ static int answer(struct nt_probe *p, const struct nt_msg *q, struct nt_err *err
         rc = nt_cells(p, &q->cells.cs, &a.cells, err);
     } else {
         a.type = NT_MSG_RESULT;
-        nt_measure(p, &q->measure, &a.result);
+        ((q->measure.flags & NT_M_CONTROL) != 0 ? nt_control : nt_measure)(p, &q->measure,
+                                                                           &a.result);
     }
     if (rc == 0) {
         nt_link_send(p->link, &a);

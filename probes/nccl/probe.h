@@ -54,6 +54,8 @@ uint64_t nt_probe_memory(struct nt_probe *p);
 
 /* Answers. The rank keeps in step with the others whatever it finds; *ret is always filled. */
 void nt_measure(struct nt_probe *p, const struct nt_measure *m, struct nt_result *ret);
+/* The same for what is no collective (NT_M_CONTROL). */
+void nt_control(struct nt_probe *p, const struct nt_measure *m, struct nt_result *ret);
 /* -NT_E_IO when NCCL or the device failed; a case that does not exist is an answer. */
 NT_MUST_CHECK int nt_cells(struct nt_probe *p, const struct nt_case *cs, struct nt_cells *ret,
                            struct nt_err *err);

@@ -96,6 +96,12 @@ enum {
         4, /* 8 equal calls in one ncclGroup, each on its own buffers; ns is for the group */
     NT_M_BARRIER = 8, /* broadcast, reduce: closing barrier, its cost taken off */
     NT_M_BITS = 16,   /* compare the result bit by bit with that of NCCL left alone */
+    /* No collective at all, but what tells a slower machine from slower NCCL; only by themselves
+     * and in eager mode: ns of one copy of `bytes` from device memory to device memory, all ranks
+     * at once; of launching a small kernel and waiting for it. `inner` of them an iteration. */
+    NT_M_COPY = 32,
+    NT_M_LAUNCH = 64,
+    NT_M_CONTROL = NT_M_COPY | NT_M_LAUNCH,
 };
 
 struct nt_measure {

@@ -274,6 +274,10 @@ void nt_replay_measure(struct nt_replay *p, const struct nt_measure *m, struct n
     long cell = -1, source = -1;
 
     *ret = (struct nt_result){.id = m->id, .status = NT_ST_OK, .executed = NT_EXECUTED_NONE};
+    if ((m->flags & NT_M_CONTROL) != 0) {
+        not_recorded(ret, "copies and launches");
+        return;
+    }
     if (p->process >= 0) {
         cell = nt_recording_cell_of(p->rec, &m->cs, m->flags, p->process, &m->call);
         source = cell >= 0 ? source_cell(p, m, cell) : -1;

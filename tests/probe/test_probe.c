@@ -68,6 +68,23 @@ static void expect(struct ranks *r, const struct nt_measure *m, enum nt_status s
     ranks_results_done(r, got);
 }
 
+/* What is no collective: as many samples as asked for; one that cannot be had is an answer, and the
+ * communicator goes on. */
+static void test_control(void **state)
+{
+    static const uint32_t flags[] = {NT_M_COPY, NT_M_LAUNCH, NT_M_COPY, 0};
+    static const uint64_t bytes[] = {MAX_BYTES, MAX_BYTES, 8ULL * MAX_BYTES, MAX_BYTES};
+    struct ranks r;
+    (void)state;
+    start(&r, 2, true);
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        struct nt_measure m = question(1 + i, NT_ALL_REDUCE, NT_EAGER, bytes[i]);
+        m.flags = flags[i];
+        expect(&r, &m, bytes[i] > MAX_BYTES ? NT_ST_ERROR : NT_ST_OK);
+    }
+    ranks_quit(&r);
+}
+
 static void test_hello(void **state)
 {
     struct ranks r;
@@ -427,6 +444,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_hello),
+        cmocka_unit_test(test_control),
         cmocka_unit_test(test_everything_verifies),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_bad_cases),

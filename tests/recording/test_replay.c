@@ -250,6 +250,10 @@ static void test_null(void **state)
     nt_replay_measure(&p, &m, &r);
     assert_int_equal(r.status, NT_ST_NOT_RECORDED);
     assert_non_null(strstr(r.error, "no default of this case"));
+    m = ask(4, &ring8, 4); /* what is no collective must not draw from one */
+    m.flags = NT_M_COPY;
+    nt_replay_measure(&p, &m, &r);
+    assert_int_equal(r.status, NT_ST_NOT_RECORDED);
 }
 
 static void test_halves(void **state)
