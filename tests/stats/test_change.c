@@ -48,7 +48,7 @@ static void test_none(void **state)
 
 static void test_step(void **state)
 {
-    static const size_t ats[] = {5, 12, 30, 56};
+    static const size_t ats[] = {8, 12, 30, 51};
     double x[LENGTH];
     struct nt_change c[MOST];
     (void)state;
