@@ -133,3 +133,17 @@ SELECT m.id, x.collective, x.bytes, x.dtype, x.place, x.mode, x.backend, x.setti
 FROM src.measurement AS x JOIN m_import AS i ON i.old = x.import_id JOIN src.import AS s ON s.id = i.old
 JOIN main.import AS m ON m.sha256 = s.sha256 AND m.kind = s.kind
 ORDER BY x.id;
+
+INSERT INTO main.checkrun (key, at_ms, profile, product, rig, ranks, nodes, topology_id, host_id, stack_id, pairs,
+                           verdict, differs, copy_bytes, copy_ns, launch_ns)
+SELECT key, at_ms, profile, product, rig, ranks, nodes, (SELECT new FROM m_topology WHERE old = topology_id),
+       (SELECT new FROM m_host WHERE old = host_id), (SELECT new FROM m_stack WHERE old = stack_id), pairs, verdict,
+       differs, copy_bytes, copy_ns, launch_ns
+FROM src.checkrun WHERE true ORDER BY id ON CONFLICT (key) DO NOTHING;
+INSERT INTO main.checkrow (check_id, nr, case_id, setting_id, min_bytes, max_bytes, was_ratio, ratio, lo, hi,
+                           default_ns, tuned_ns, default_move, tuned_move, verdict, why)
+SELECT m.id, w.nr, k.new, x.new, w.min_bytes, w.max_bytes, w.was_ratio, w.ratio, w.lo, w.hi, w.default_ns, w.tuned_ns,
+       w.default_move, w.tuned_move, w.verdict, w.why
+FROM src.checkrow AS w JOIN src.checkrun AS r ON r.id = w.check_id JOIN main.checkrun AS m ON m.key = r.key
+JOIN m_cases AS k ON k.old = w.case_id JOIN m_setting AS x ON x.old = w.setting_id
+WHERE true ON CONFLICT (check_id, nr) DO NOTHING;

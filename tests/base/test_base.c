@@ -160,7 +160,7 @@ struct demo {
     bool dry;
     uint64_t budget, bytes;
     const char *effort;
-    struct nt_strs fix;
+    struct nt_strs fix, also;
 };
 static const char *const efforts[] = {"quick", "standard", NULL};
 static const struct nt_opt demo_opts[] = {
@@ -175,6 +175,12 @@ static const struct nt_opt demo_opts[] = {
      .help = "e",
      .choices = efforts},
     NT_OPT(NT_O_STRS, demo, fix, "fix", 0, "NAME=VALUE", "fix"),
+    {.name = "also",
+     .type = NT_O_STRS,
+     .offset = offsetof(struct demo, also),
+     .arg = "E",
+     .help = "a",
+     .choices = efforts},
     {0}};
 static const struct nt_command demo_cmd = {.name = "demo",
                                            .summary = "s",
@@ -213,6 +219,7 @@ static void test_bad_options(void **state)
                 {"--ranks", NULL, "needs COUNT"},
                 {"--dry-run=1", NULL, "takes no value"},
                 {"--effort", "quik", "did you mean 'quick'"},
+                {"--also", "standart", "did you mean 'standard'"},
                 {"-z", NULL, "unknown option"},
                 {"a", "b", "too many arguments"}};
     (void)state;

@@ -99,6 +99,9 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
         ns = ns * w->row_factor +
              (1 - w->row_factor) * world_true_ns(w, &m->cs, &NT_CALL_DEFAULT, c->step->vars);
     }
+    if ((m->flags & NT_M_CONTROL) != 0) {
+        ns = m->flags & NT_M_COPY ? 45e3 : 5e3;
+    }
     ns *= m->flags & NT_M_GROUP8 ? 6 : m->flags & NT_M_BARRIER ? 2 : 1;
     ns *= (w->factor != NULL ? w->factor(c) : 1) * exp(noise_log(w, c, &noise));
     for (unsigned i = 0; i < m->samples; i++) {

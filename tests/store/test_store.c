@@ -474,6 +474,27 @@ static void test_merge(void **state)
                                         .lo = 1,
                                         .hi = 1,
                                         .p = NAN};
+    struct nt_store_check_row check_row = {.cs = CASE_14K,
+                                           .setting = 1,
+                                           .min_bytes = 1,
+                                           .max_bytes = 2,
+                                           .was_ratio = 2,
+                                           .ratio = 1.25,
+                                           .lo = 1.2,
+                                           .hi = 1.3,
+                                           .default_ns = NAN,
+                                           .tuned_ns = NAN,
+                                           .verdict = "drifted"};
+    const struct nt_store_check checked = {
+        .profile = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+        .product = "table",
+        .ranks = 2,
+        .nodes = 1,
+        .pairs = 3,
+        .verdict = "drifted",
+        .copy_bytes = 4000,
+        .copy_ns = 1000,
+        .launch_ns = NAN};
 
     (void)snprintf(other, sizeof(other), "%s/b.db", p->folder);
     OK(nt_store_open(p->db, NT_STORE_WRITE, &a, &e));
@@ -489,6 +510,9 @@ static void test_merge(void **state)
     OK(nt_store_add_event(b, job_b, "kind", "text", &e));
     OK(nt_store_add_event(b, 0, "kind", "text", &e));
     OK(nt_store_add_import(b, &file_a, &row, 1, &id, &known, &e));
+    OK(nt_store_add_check(a, &checked, &check_row, 1, &id, &e));
+    check_row.setting = setting;
+    OK(nt_store_add_check(b, &checked, &check_row, 1, &id, &e));
 
     OK(nt_store_merge(a, other, &m, &e));
     assert_int_equal(m.jobs, 1);
@@ -499,6 +523,9 @@ static void test_merge(void **state)
     OK(nt_store_merge(a, other, &m, &e)); /* again: nothing */
     assert_true(m.jobs + m.trials + m.measurements + m.profiles + m.conflicts == 0);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM event"), 2);
+    assert_int_equal(count_of(p->db, "SELECT count(*) FROM checks WHERE setting = 'default' AND"
+                                     " was_gain_pct = 50 AND gain_pct = 20 AND copy_gbps = 4"),
+                     2);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM trials WHERE setting = 'default'"), 2);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM job WHERE owner_pid IS NULL"), 1);
 

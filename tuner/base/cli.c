@@ -72,9 +72,10 @@ static int set_value(const struct nt_opt *o, const char *value, void *opts, stru
         }
     } else if (o->type == NT_O_STRS) {
         struct nt_strs *list = field;
-        if (list->n == sizeof(list->v) / sizeof(list->v[0])) {
+        rc = o->choices != NULL ? check_choice(o, value, err) : 0;
+        if (rc == 0 && list->n == sizeof(list->v) / sizeof(list->v[0])) {
             rc = nt_fail(err, NT_E_INVAL, 0, "given more than %zu times", list->n);
-        } else {
+        } else if (rc == 0) {
             list->v[list->n++] = value;
         }
     } else {

@@ -25,3 +25,4 @@ extern const struct nt_command nt_cmd_doctor;
 extern const struct nt_command nt_cmd_install;
 extern const struct nt_command nt_cmd_uninstall;
 extern const struct nt_command nt_cmd_status;
+extern const struct nt_command nt_cmd_check;

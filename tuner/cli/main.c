@@ -22,6 +22,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_uninstall,
     &nt_cmd_status,
     &nt_cmd_doctor,
+    &nt_cmd_check,
     &nt_cmd_jobs,
     &nt_cmd_query,
     &nt_cmd_merge,

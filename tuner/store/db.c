@@ -80,6 +80,15 @@ static const char *const sql[NT_SQL_COUNT] = {
     [NT_SQL_LOAD_PROFILE] = "SELECT json FROM profile WHERE job_id = ?1"
                             " ORDER BY created_ms DESC, id DESC LIMIT 1",
     [NT_SQL_ADD_EVENT] = "INSERT INTO event (job_id, at_ms, kind, text) VALUES (?1, ?2, ?3, ?4)",
+    [NT_SQL_ADD_CHECK] =
+        "INSERT INTO checkrun (key, at_ms, profile, product, rig, ranks, nodes, topology_id,"
+        " host_id, stack_id, pairs, verdict, differs, copy_bytes, copy_ns, launch_ns)"
+        " VALUES (lower(hex(randomblob(16))), ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,"
+        " ?13, ?14, ?15)",
+    [NT_SQL_ADD_CHECK_ROW] =
+        "INSERT INTO checkrow (check_id, nr, case_id, setting_id, min_bytes, max_bytes, was_ratio,"
+        " ratio, lo, hi, default_ns, tuned_ns, default_move, tuned_move, verdict, why)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
     [NT_SQL_GET_IMPORT] = "SELECT id FROM import WHERE sha256 = ?1 AND kind = ?2",
     [NT_SQL_ADD_IMPORT] = "INSERT INTO import (sha256, kind, source, provenance, setup, at_ms)"
                           " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

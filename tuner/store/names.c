@@ -32,6 +32,8 @@ const struct nt_store_view nt_store_views[] = {
      "median and quartiles of every setting or backend in each case"},
     {"measurements", "SELECT * FROM measurements", "other people's measurements, as imported"},
     {"imports", "SELECT * FROM imports", "imported files with their provenance"},
+    {"checks", "SELECT * FROM checks",
+     "rows of profiles that were checked again: gain then and now, what moved, on what stack"},
     {"events", "SELECT * FROM events", "what happened during jobs"},
     {"queued", "SELECT * FROM queued", "what the service was asked for, and what became of it"},
     {"profiles", "SELECT * FROM profiles", "every profile: machine, stack, whether it still holds"},

@@ -200,6 +200,63 @@ int nt_store_add_event(struct nt_store *s, int64_t job, const char *kind, const 
                    : rc;
 }
 
+static int put_check_row(struct nt_store *s, int64_t check, size_t nr,
+                         const struct nt_store_check_row *r, struct nt_err *err)
+{
+    int64_t cs = 0;
+    int rc = nt_db_case(s, &r->cs, &cs, err);
+    if (rc == 0) {
+        const struct nt_value v[] = {nt_v_int(check),
+                                     nt_v_u64(nr),
+                                     nt_v_int(cs),
+                                     nt_v_int(r->setting),
+                                     nt_v_u64(r->min_bytes),
+                                     nt_v_u64(r->max_bytes),
+                                     nt_v_real(r->was_ratio),
+                                     nt_v_real(r->ratio),
+                                     nt_v_real(r->lo),
+                                     nt_v_real(r->hi),
+                                     nt_v_real(r->default_ns),
+                                     nt_v_real(r->tuned_ns),
+                                     nt_v_text(r->default_move),
+                                     nt_v_text(r->tuned_move),
+                                     nt_v_text(r->verdict),
+                                     nt_v_text(r->why)};
+        rc = nt_db_run(s, NT_SQL_ADD_CHECK_ROW, v, NT_COUNT(v), err);
+    }
+    return rc;
+}
+
+int nt_store_add_check(struct nt_store *s, const struct nt_store_check *c,
+                       const struct nt_store_check_row *rows, size_t n, int64_t *ret_id,
+                       struct nt_err *err)
+{
+    const struct nt_value v[] = {nt_v_u64(nt_db_now_ms()), nt_v_text(c->profile),
+                                 nt_v_text(c->product),    nt_v_text(nt_rig_names[c->rig]),
+                                 nt_v_int(c->ranks),       nt_v_int(c->nodes),
+                                 nt_v_id(c->topology),     nt_v_id(c->host),
+                                 nt_v_id(c->stack),        nt_v_int(c->pairs),
+                                 nt_v_text(c->verdict),    nt_v_text(c->differs),
+                                 nt_v_u64(c->copy_bytes),  nt_v_real(c->copy_ns),
+                                 nt_v_real(c->launch_ns)};
+    bool own = false;
+    int64_t id = 0;
+    int rc = nt_db_enter(s, &own, err);
+    if (rc != 0) {
+        return rc;
+    }
+    rc = nt_db_run(s, NT_SQL_ADD_CHECK, v, NT_COUNT(v), err);
+    id = sqlite3_last_insert_rowid(s->db);
+    for (size_t i = 0; rc == 0 && i < n; i++) {
+        rc = put_check_row(s, id, i + 1, &rows[i], err);
+    }
+    rc = nt_db_leave(s, own, rc, err);
+    if (rc == 0) {
+        *ret_id = id;
+    }
+    return rc;
+}
+
 static int put_measurement(struct nt_store *s, int64_t import, const struct nt_store_measurement *m,
                            struct nt_err *err)
 {

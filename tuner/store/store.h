@@ -267,6 +267,33 @@ NT_MUST_CHECK int nt_store_load_profile(struct nt_store *s, int64_t job, struct 
 NT_MUST_CHECK int nt_store_add_event(struct nt_store *s, int64_t job, const char *kind,
                                      const char *text, struct nt_err *err);
 
+/* --- profiles checked again
+ * -----------------------------------------------------------------------
+ */
+
+struct nt_store_check_row {
+    struct nt_case cs;
+    int64_t setting;
+    uint64_t min_bytes, max_bytes;   /* of the profile's row; both 0: variables alone */
+    double was_ratio, ratio, lo, hi; /* default over tuned: above 1 tuned is faster; NAN: none */
+    double default_ns, tuned_ns;
+    const char *default_move, *tuned_move, *verdict, *why; /* words */
+};
+struct nt_store_check {
+    const char *profile; /* SHA-256 of the delivery file: 64 hex digits */
+    const char *product; /* "table", "static" */
+    uint8_t rig;         /* enum nt_rig */
+    uint32_t ranks, nodes, pairs;
+    int64_t topology, host, stack; /* ids; 0: not known */
+    const char *verdict, *differs;
+    uint64_t copy_bytes;
+    double copy_ns, launch_ns; /* NAN: not measured */
+};
+/* All rows or nothing. */
+NT_MUST_CHECK int nt_store_add_check(struct nt_store *s, const struct nt_store_check *c,
+                                     const struct nt_store_check_row *rows, size_t n,
+                                     int64_t *ret_id, struct nt_err *err);
+
 /* --- other people's measurements
  * ------------------------------------------------------------------ */
 

@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""check_check.py NCCLTUNE MAKE_RECORDING BUILD: `check` on a recording and on the made-up machine: exit codes, words, history."""
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+NCCLTUNE, MAKE, BUILD = map(os.path.abspath, sys.argv[1:4])
+REC = ["--rig", "recording:r.csv.gz"]
+
+
+class Place:
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.env = {"PATH": os.environ["PATH"], "HOME": folder, "TMPDIR": folder, "NCCLTUNE_DB": folder + "/a.db"}
+
+    def call(self, *words, code=0, says="", **more):
+        r = subprocess.run([NCCLTUNE, *map(str, words)], cwd=self.folder, env={**self.env, **more}, capture_output=True, text=True,
+                           timeout=100)
+        assert r.returncode in (code if isinstance(code, tuple) else (code,)) and says in r.stdout + r.stderr, (words, r.returncode, r.stdout, r.stderr)
+        return r.stdout
+
+    def change(self, name, fun):
+        """Another profile: the first one with a change."""
+        doc = json.loads((self.folder / "p.json").read_text())
+        fun(doc)
+        (self.folder / name).write_text(json.dumps(doc))
+        return name
+
+    def sql(self, text, *args):
+        with sqlite3.connect(self.env["NCCLTUNE_DB"]) as db:
+            rows = db.execute(text, args).fetchall()
+        db.close()
+        return rows
+
+
+def more_gain(doc):
+    for c in doc["products"]["table"]["classes"]:
+        if c.get("gain") and c["verdict"] == "tuned":
+            c["gain"], c["interval"] = 0.97, [0.96, 0.98]
+
+
+def check_recording(p):
+    subprocess.run([MAKE, "r.csv.gz", "1", "1K,64K,1M"], cwd=p.folder, check=True)
+    p.call("tune", "-q", *REC, "--pairs", "8", "--effort", "quick", "--out", "p.json")
+    out = p.call("check", "p.json", *REC, says="it holds")
+    assert "control: not measured on this rig" in out, out
+    d = json.loads(p.call("check", "1", *REC, "--format", "json", "--seed", "2"))  # a job's profile, by its number
+    assert d["verdict"] == "holds" and d["last_check"] == 1 and d["check"] == 2 and d["pairs"] == 3, d
+    assert all(r["verdict"] == "holds" and r["lo"] > 0 for r in d["rows"]) and len(d["rows"]) >= 2, d
+    p.call("check", p.change("more.json", more_gain), *REC, code=1, says="it has drifted")
+    p.call("check", p.change("nccl.json", lambda x: x["stack"].update(nccl="2.27.3")), *REC, code=3, says="--despite nccl")
+    p.call("check", "nccl.json", *REC, "--despite", "nccl", says="differs: NCCL: made with 2.27.3")
+    p.call("check", "p.json", "--rig", "nccl", code=3, says="the profile is of the rig")
+    p.call("check", "p.json", *REC, "--pairs", "1", code=2, says="must be 2 to 16")
+    p.call("check", "p.json", *REC, "--despite", "drivr", code=2, says="driver")
+    p.call("check", "p.json", "--rig", "recordin:x", code=2, says="unknown rig")
+    p.call("check", "none.json", code=2)
+    view = p.call("query", "--view", "checks", "--format", "json")
+    assert json.loads(view) and "was_gain_pct" in view, view
+
+
+def check_history(p):
+    """Seven good checks and seven after a new driver: the change is found between them."""
+    p.call("check", "p.json", "--history", says="no change that 4 checks can tell from chance")
+    p.call("check", "p.json", "--history", "--db", "none.db", code=3, says="none.db")
+    for seed in range(3, 15):
+        p.call("check", "p.json", *REC, "--seed", seed)
+    ids = [i for i, in p.sql("SELECT id FROM checkrun WHERE profile = (SELECT profile FROM checkrun WHERE id = 1) ORDER BY id")]
+    assert len(ids) >= 14, ids
+    with sqlite3.connect(p.env["NCCLTUNE_DB"]) as db:
+        old = db.execute("SELECT stack_id FROM checkrun WHERE id = ?", (ids[0],)).fetchone()[0]
+        db.execute("INSERT INTO stack (hash, nccl, nccl_sha256, cuda, driver, framework, gpu, site) SELECT replace(hash, substr(hash, 1, 8),"
+                   " '01234567'), nccl, nccl_sha256, cuda, '999.1', framework, gpu, site FROM stack WHERE id = ?", (old,))
+        new = db.execute("SELECT id FROM stack WHERE driver = '999.1'").fetchone()[0]
+        for i in ids[7:]:
+            db.execute("UPDATE checkrun SET stack_id = ? WHERE id = ?", (new, i))
+            db.execute("UPDATE checkrow SET ratio = ratio * 0.8, lo = lo * 0.8, hi = hi * 0.8 WHERE check_id = ?", (i,))
+    db.close()
+    d = json.loads(p.call("check", "p.json", "--history", "--format", "json"))
+    assert len(d["changes"]) == 1, d["changes"]
+    c = d["changes"][0]
+    assert (c["last_good"], c["first_bad"], c["kind"]) == (ids[6], ids[7], "step"), c
+    assert "999.1" in c["differs"] and c["differs"].startswith("driver was"), c
+    assert c["gain_before"] > c["gain_after"], c
+    p.call("check", "p.json", "--history", says="is 999.1")
+
+
+def check_machine(p):
+    """Real gangs and the delivered table: by the made-up machine, and the probe on a fake device, where times are noise."""
+    world = ["--rig", "nccl", "--probe", BUILD + "/tests/e2e/world_probe"]
+    p.call("tune", "-q", *world, "--ranks", "2", "--sizes", "1K,128K,512K,1M", "--pairs", "8", "--effort", "quick", "--try",
+           "NCCL_MIN_NCHANNELS=16", "--out", "p.json")
+    d = json.loads(p.call("check", "p.json", "--probe", world[3], "--format", "json"))
+    assert d["verdict"] == "holds" and d["control"]["copy"]["ns"] > 0 and d["control"]["launch"]["ns"] > 0, d
+    p.call("check", "p.json", "--probe", world[3], says="copies within the device at")
+    p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=wrong-above:0")  # 512K is below
+    p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=crash:0:30")  # another pair in its place
+    p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=init-error:0", code=3, says="ncclCommInitRank")
+    fake, lib = BUILD + "/tests/probe/nccltune-probe-fake", {"NCCLTUNE_NCCL_LIB": BUILD + "/tests/probe/libfakenccl.so"}
+    p.call("check", "p.json", "--probe", fake, code=3, says="driver: made with", **lib)
+    out = p.call("check", "p.json", "--probe", fake, "--despite", "driver", "--despite", "gpu", "--env", "FAKE_NCCL_SPEED=0.1",
+                 "--pairs", "2", code=(0, 1, 4), says="differs: GPU: made with made up", **lib)
+    assert "copies within the device at" in out and "2 pairs" in out, out
+    left = [x.name for x in p.folder.iterdir() if x.name.startswith("nccltune-") and x.is_dir()]
+    assert not left, left
+
+
+def main():
+    for part in (check_recording, check_machine):
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+            place = Place(folder)
+            part(place)
+            if part is check_recording:
+                check_history(place)
+    print("3 parts")
+
+
+main()

@@ -1,0 +1,140 @@
+#include "tuner/cli/rig.h"
+#include "probes/recording/recording.h"
+#include "tuner/base/text.h"
+#include "tuner/cli/where.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A file that stands in for the machine. */
+static int stand_in(const struct nt_rig_opts *o, const char *kind, struct nt_rig_open *r,
+                    struct nt_err *err)
+{
+    size_t n = 0;
+
+    r->virtual_time = true;
+    r->args[n++] = r->file;
+    r->args[n++] = "--seed";
+    (void)snprintf(r->seed, sizeof(r->seed), "%llu", (unsigned long long)o->seed);
+    r->args[n++] = r->seed;
+    r->args[n++] = "--pace";
+    r->args[n++] = o->pace != NULL ? o->pace : "none";
+    if (r->spec.rig == NT_RIG_MODEL) {
+        r->args[n++] = "--nodes";
+        (void)snprintf(r->nodes, sizeof(r->nodes), "%u", r->spec.nodes);
+        r->args[n++] = r->nodes;
+    }
+    return nt_where_probe(kind, r->probe, sizeof(r->probe), err);
+}
+
+/* A replay has the ranks that were recorded. */
+static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p,
+                         struct nt_rig_open *r, struct nt_err *err)
+{
+    const char *rig, *ranks;
+    int rc = nt_where_recording(o->rig + strlen("recording:"), r->file, sizeof(r->file), err);
+
+    rc = rc == 0 ? nt_recording_load(r->file, &r->rec, err) : rc;
+    if (rc == 0) {
+        rig = nt_recording_fact(r->rec, NT_FACT_RIG);
+        ranks = nt_recording_fact(r->rec, NT_FACT_RANKS);
+        if (rig == NULL || strcmp(rig, nt_rig_names[p->rig]) != 0 || ranks == NULL ||
+            strtoul(ranks, NULL, 10) != p->ranks) {
+            rc = nt_fail(err, NT_E_MISSING, 0,
+                         "%.200s holds %s ranks of the rig %s, the profile is of %u of the rig %s",
+                         r->file, ranks != NULL ? ranks : "no", rig != NULL ? rig : "unknown",
+                         p->ranks, nt_rig_names[p->rig]);
+        }
+    }
+    r->spec.rig = NT_RIG_RECORDING;
+    return rc == 0 ? stand_in(o, "recording", r, err) : rc;
+}
+
+static int use_model(const struct nt_rig_opts *o, struct nt_rig_open *r, struct nt_err *err)
+{
+    if (realpath(o->rig + strlen("model:"), r->file) == NULL) {
+        return nt_fail(err, NT_E_INVAL, errno, "--rig %.200s", o->rig);
+    }
+    r->spec.rig = NT_RIG_MODEL;
+    return stand_in(o, "model", r, err);
+}
+
+static int use_machine(const struct nt_rig_opts *o, struct nt_rig_open *r, struct nt_err *err)
+{
+    int rc;
+
+    if (o->probe != NULL && (access(o->probe, X_OK) != 0 || realpath(o->probe, r->probe) == NULL)) {
+        return nt_fail(err, NT_E_INVAL, 0, "--probe %.200s is no program", o->probe);
+    }
+    rc = o->probe == NULL ? nt_where_probe("nccl", r->probe, sizeof(r->probe), err) : 0;
+    rc = rc == 0 ? nt_where_plugin("tuner", r->plugin, sizeof(r->plugin), err) : rc;
+    return rc == 0 ? nt_env_ranks(&r->env, &r->spec, err) : rc;
+}
+
+int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct nt_rig_open *ret,
+                struct nt_err *err)
+{
+    static const char *const rigs[] = {"auto",           "nccl",           "mps-sockets", "mps-p2p",
+                                       "recording:NAME", "model:TOPO.xml", NULL};
+    bool given = o->rig != NULL && strcmp(o->rig, "auto") != 0;
+    int rc, rig = given ? nt_vocab_find(nt_rig_names, "rig", o->rig, NULL) : p->rig;
+
+    memset(ret, 0, sizeof(*ret));
+    nt_env_init(&ret->env);
+    nt_spec_init(&ret->spec);
+    ret->spec.ranks = p->ranks;
+    ret->spec.nodes = p->nodes;
+    rc = nt_env_take(&ret->env, &ret->spec, o->nccl, o->fix, o->env, err);
+    if (rc != 0) {
+        return rc;
+    }
+    if (given && strncmp(o->rig, "recording:", 10) == 0) {
+        return use_recording(o, p, ret, err);
+    }
+    if (given && strncmp(o->rig, "model:", 6) == 0) {
+        return use_model(o, ret, err);
+    }
+    if (!given && rig >= NT_RIG_RECORDING) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "the profile is of the rig %s: name what it was made with, --rig %s",
+                       nt_rig_names[rig], rig == NT_RIG_MODEL ? rigs[5] : rigs[4]);
+    }
+    if (rig < 0 || rig > NT_RIG_MPS_P2P) {
+        return nt_fail_name(err, "rig", o->rig, rigs);
+    }
+    if (rig != p->rig) {
+        return nt_fail(err, NT_E_MISSING, 0, "the profile is of the rig %s, not of %s",
+                       nt_rig_names[p->rig], nt_rig_names[rig]);
+    }
+    ret->spec.rig = (enum nt_rig)rig;
+    return use_machine(o, ret, err);
+}
+
+void nt_rig_resolve(void *data, const char *vars, const struct nt_case *cs,
+                    const struct nt_executed *executed, struct nt_call *asked)
+{
+    const struct nt_rig_open *r = data;
+
+    if (r->rec == NULL || executed->channels == 0 ||
+        nt_recording_find(r->rec, cs, 0, vars, asked) >= 0) {
+        return;
+    }
+    for (size_t i = 0; i < nt_recording_blocks(r->rec); i++) {
+        const struct nt_block *b = nt_recording_block(r->rec, i);
+        if (nt_case_equal(&b->cs, cs) && b->executed.algo == executed->algo &&
+            b->executed.proto == executed->proto && b->executed.channels == executed->channels &&
+            strcmp(b->process, vars) == 0) {
+            *asked = b->call;
+            return;
+        }
+    }
+}
+
+void nt_rig_close(struct nt_rig_open *r)
+{
+    nt_recording_free(r->rec);
+    nt_env_done(&r->env);
+}
