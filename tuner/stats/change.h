@@ -1,7 +1,7 @@
 /*
  * change - where a history of values changed: binary segmentation with a permutation test of the
- * largest CUSUM. The test is made on ranks, so that single outliers are no change; the price is that
- * a change shows only when some six values lie on each side of it.
+ * largest CUSUM. The test is made on ranks, so that single outliers are no change; the price is
+ * that a change shows only when some six values lie on each side of it.
  *
  * Pure and deterministic by its seed; values in order of time.
  */
