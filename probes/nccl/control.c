@@ -8,9 +8,10 @@ enum { CONTROL_DEADLINE_MS = 20000 };
 static int put(struct nt_probe *p, const struct nt_measure *m, const struct nt_slots *slots,
                unsigned slot, struct nt_err *err)
 {
-    return (m->flags & NT_M_COPY) != 0 ? nt_dev_copy(p->stream, nt_slot_out(slots, slot),
-                                                     nt_slot_in(slots, slot), m->cs.bytes, err)
-                                       : nt_dev_tick(p->dev, p->stream, err);
+    return (m->flags & NT_M_COPY) != 0
+               ? nt_dev_copy(p->dev, nt_slot_out(slots, slot), p->dev, nt_slot_in(slots, slot),
+                             m->cs.bytes, p->stream, err)
+               : nt_dev_tick(p->dev, p->stream, err);
 }
 
 /* The host's clock, as for an eager call. */

@@ -107,9 +107,6 @@ NT_MUST_CHECK int nt_dev_differ(struct nt_dev *d, struct CUstream_st *s, const v
 /* Waits for the stream, gives the counter and sets it to zero. */
 NT_MUST_CHECK int nt_dev_differing(struct nt_dev *d, struct CUstream_st *s, uint64_t *ret,
                                    struct nt_err *err);
-/* Within the device. */
-NT_MUST_CHECK int nt_dev_copy(struct CUstream_st *s, void *to, const void *from, size_t bytes,
-                              struct nt_err *err);
 /* A small kernel that depends on what is before it. */
 NT_MUST_CHECK int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err);
 

@@ -415,12 +415,6 @@ int nt_dev_differing(struct nt_dev *d, struct CUstream_st *s, uint64_t *ret, str
     return rc;
 }
 
-int nt_dev_copy(struct CUstream_st *s, void *to, const void *from, size_t bytes, struct nt_err *err)
-{
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s), "copy on device",
-                 err);
-}
-
 int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err)
 {
     return check((cudaError_t)nt_kernel_tick(s, d->ticks), "small kernel", err);

@@ -503,13 +503,6 @@ int nt_dev_differing(struct nt_dev *d, struct CUstream_st *s, uint64_t *ret, str
     return rc;
 }
 
-int nt_dev_copy(struct CUstream_st *s, void *to, const void *from, size_t bytes, struct nt_err *err)
-{
-    (void)s;
-    memcpy(to, from, bytes);
-    return still_there(err);
-}
-
 static int nothing(void *arg)
 {
     (void)arg;
