@@ -83,16 +83,36 @@ void nt_reply_done(struct nt_exchange *x, int rc, const struct nt_err *err);
 NT_MUST_CHECK int nt_reply_body(const struct nt_exchange *x, const char *const *known, json_t **ret,
                                 struct nt_err *err);
 
-/* Handlers, by file. */
-#define NT_API(X)                                                                                  \
-    X(healthz)                                                                                     \
-    X(metrics)                                                                                     \
-    X(openapi)                                                                                     \
-    X(server)                                                                                      \
-    X(jobs) X(job) X(job_add) X(job_change) X(job_cancel) X(job_resume) X(events) X(log)           \
-        X(topologies) X(topology) X(machine) X(machine_look) X(profiles) X(profile)                \
-            X(profile_match) X(profile_export) X(profile_table) X(profile_decide) X(profile_state) \
-                X(runs) X(run) X(views) X(view) X(query) X(lint) X(doctor)
-#define X(name) int nt_api_##name(struct nt_exchange *x, struct nt_err *err);
-NT_API(X)
-#undef X
+/* Handlers. */
+#define NT_HANDLER(name) int nt_api_##name(struct nt_exchange *x, struct nt_err *err)
+NT_HANDLER(healthz);
+NT_HANDLER(metrics);
+NT_HANDLER(openapi);
+NT_HANDLER(server);
+NT_HANDLER(jobs);
+NT_HANDLER(job);
+NT_HANDLER(job_add);
+NT_HANDLER(job_change);
+NT_HANDLER(job_cancel);
+NT_HANDLER(job_resume);
+NT_HANDLER(events);
+NT_HANDLER(log);
+NT_HANDLER(topologies);
+NT_HANDLER(topology);
+NT_HANDLER(machine);
+NT_HANDLER(machine_look);
+NT_HANDLER(profiles);
+NT_HANDLER(profile);
+NT_HANDLER(profile_match);
+NT_HANDLER(profile_export);
+NT_HANDLER(profile_table);
+NT_HANDLER(profile_decide);
+NT_HANDLER(profile_state);
+NT_HANDLER(runs);
+NT_HANDLER(run);
+NT_HANDLER(views);
+NT_HANDLER(view);
+NT_HANDLER(query);
+NT_HANDLER(lint);
+NT_HANDLER(doctor);
+#undef NT_HANDLER
