@@ -61,8 +61,8 @@ static void push_noise(struct nt_plan *p)
     }
 }
 
-/* Three gangs tell next to nothing of how gangs of one size differ; those of its neighbours help.
- */
+/* Three gangs tell next to nothing of how gangs of one size differ, and one of them that was
+ * disturbed too much: the median of this size and its neighbours. */
 static void smooth_noise(struct nt_plan *p)
 {
     enum { REACH = 2 };
@@ -70,16 +70,14 @@ static void smooth_noise(struct nt_plan *p)
     for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];
         for (uint32_t i = 0; i < p->npoints; i++) {
-            double var = 0;
-            uint32_t from = i < REACH ? 0 : i - REACH, n = 0;
-            for (uint32_t j = from; j < p->npoints && j <= i + REACH; j++) {
-                const struct nt_noise *noise = &p->points[j].pre[m].noise;
+            double sd[2 * REACH + 1];
+            size_t n = 0;
+            for (uint32_t j = i < REACH ? 0 : i - REACH; j < p->npoints && j <= i + REACH; j++) {
                 if (p->points[j].coll == p->points[i].coll) {
-                    var += noise->gang_sd * noise->gang_sd;
-                    n++;
+                    sd[n++] = p->points[j].pre[m].noise.gang_sd;
                 }
             }
-            p->points[i].pre[m].gang_sd = sqrt(var / n);
+            p->points[i].pre[m].gang_sd = nt_median(sd, n);
         }
     }
 }
