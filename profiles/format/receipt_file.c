@@ -1,5 +1,6 @@
 #include "profiles/format/receipt.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "profiles/format/receipt_tidy.h"
 #include "profiles/format/table_private.h"
 
 /* Opens a folder that nobody else can write to; -1 with the reason. */
@@ -198,6 +200,29 @@ static uint8_t *join(int dir, const char *name, const struct nt_receipt_start *s
     return base;
 }
 
+/* Nobody else may ever clean up here. Counting names costs less than opening them, so the rest is
+ * done only when there are too many; then a quarter goes at once. */
+static void make_room(int dir)
+{
+    const struct nt_tidy_rule rule = {.older_ns = UINT64_MAX, .most = NT_RECEIPTS_MOST / 4 * 3};
+    int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+    struct nt_tidied tidied;
+    unsigned n = 0;
+
+    while (d != NULL && n < NT_RECEIPTS_MOST + 2 && readdir(d) != NULL) { /* . and .. too */
+        n++;
+    }
+    if (d != NULL) {
+        (void)closedir(d);
+    } else if (copy >= 0) {
+        (void)close(copy);
+    }
+    if (n >= NT_RECEIPTS_MOST + 2) {
+        (void)nt_receipts_tidy(dir, &rule, &tidied); /* what stays is no reason not to go on */
+    }
+}
+
 uint8_t *nt_receipt_attach(const struct nt_receipt_start *start, struct nt_why *why)
 {
     char path[4096], name[64];
@@ -212,6 +237,7 @@ uint8_t *nt_receipt_attach(const struct nt_receipt_start *start, struct nt_why *
     if (faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
         base = join(dir, name, start, why);
     } else {
+        make_room(dir);
         base = create(dir, name, start, why);
         if (base == NULL && faccessat(dir, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
             base = join(dir, name, start, why); /* another thread's plugin was faster */

@@ -29,6 +29,7 @@ struct judged {
     bool active_env;
     uint32_t parts, nrows, nccl; /* parts 0: no receipt */
     const char *kept;            /* a name that NCCL was told the user's value of */
+    const char *user;            /* … of which the profile has none */
     enum nt_doctor_finding verdict;
     bool counts;
     const char *says; /* in some reason; NULL: nothing */
@@ -105,6 +106,46 @@ static const struct judged cases[] = {
      .verdict = NT_DR_PARTLY,
      .counts = true,
      .says = "came with the environment"},
+    {.name = "it masks the table, after its first communicator",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .user = "NCCL_ALGO",
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "the table cannot choose; too late for communicators made before"},
+    {.name = "SGLang masks the table for its ranks",
+     .environment = TOLD "|NCCL_ALGO=allreduce:tree",
+     .maps = GPU NCCL TUNER ENV,
+     .parent = TOLD,
+     .parent_name = "sglang::router",
+     .grandparent = TOLD,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .user = "NCCL_ALGO",
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "NCCL_ALGO: allreduce:tree was set by process 30"},
+    {.name = "masked, and an old NCCL asks no env plugin",
+     .environment = TOLD "|NCCL_PROTO=Simple",
+     .maps = GPU NCCL TUNER,
+     .parts = 1U << NT_RECEIPT_TUNER,
+     .nrows = 3,
+     .nccl = 22304,
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "NCCL_PROTO: "},
+    {.name = "variables alone are masked by nothing",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nccl = 22809,
+     .user = "NCCL_ALGO",
+     .verdict = NT_DR_APPLIED,
+     .counts = true},
     {.name = "the variables came after NCCL had started",
      .environment = "HOME=/root",
      .maps = GPU NCCL TUNER,
@@ -300,6 +341,9 @@ static void judge(const struct judged *c, struct nt_doctor_verdict *v)
         r = make_receipt(&p, HASH_A, c->parts, c->nrows, c->nccl);
         if (c->kept != NULL) {
             nt_receipt_add_name(r, c->kept, NT_TOLD_KEPT);
+        }
+        if (c->user != NULL) {
+            nt_receipt_add_name(r, c->user, NT_TOLD_USER);
         }
         nt_receipt_add_name(r, "NCCL_BUFFSIZE", NT_TOLD_PROFILE);
         assert_int_equal(nt_receipt_read(r, NT_RECEIPT_BYTES, &f.head, NULL), 0);

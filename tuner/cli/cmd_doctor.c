@@ -1,12 +1,14 @@
 /* doctor: what each live process really got of a profile. */
 #include "tuner/cli/commands.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include "profiles/format/receipt_tidy.h"
 #include "schema/tunables.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
@@ -16,11 +18,12 @@ enum { MAX_PIDS = 4096, MAX_OUTPUT = 16 << 20 };
 
 struct doctor_args {
     const char *format, *proc, *active;
-    bool watch;
-    uint64_t interval_ns;
+    bool watch, clean, dry_run;
+    uint64_t interval_ns, older_ns;
 };
 static const char *const formats[] = {"text", "json", NULL};
-static const struct doctor_args doctor_defaults = {.format = "text", .interval_ns = 2000000000};
+static const struct doctor_args doctor_defaults = {
+    .format = "text", .interval_ns = 2000000000, .older_ns = UINT64_C(604800) * 1000000000};
 static const struct nt_opt doctor_opts[] = {
     {.name = "format",
      .letter = 'f',
@@ -33,6 +36,13 @@ static const struct nt_opt doctor_opts[] = {
            "look again and again, and print what changed"),
     NT_OPT(NT_O_DURATION, doctor_args, interval_ns, "interval", 0, "TIME",
            "time between two looks (default 2s)"),
+    NT_OPT(NT_O_FLAG, doctor_args, clean, "clean", 0, NULL,
+           "remove this user's receipts of processes that are gone"),
+    NT_OPT(NT_O_DURATION, doctor_args, older_ns, "older", 0, "TIME",
+           "--clean: those last written to longer ago, and all from before the last boot (default "
+           "7d)"),
+    NT_OPT(NT_O_FLAG, doctor_args, dry_run, "dry-run", 'n', NULL,
+           "--clean: say what would be removed"),
     NT_OPT(NT_O_STR, doctor_args, proc, "proc", 0, "DIR", "folder of processes (default /proc)"),
     NT_OPT(NT_O_STR, doctor_args, active, "active", 0, "FILE",
            "the active file (default /run/nccltune/active)"),
@@ -178,6 +188,59 @@ static int watch(const struct doctor_args *a, const struct nt_scan_opts *so, str
     return rc;
 }
 
+static int print_tidied(const char *folder, const struct nt_tidied *t, struct nt_err *err)
+{
+    json_t *o =
+        json_pack("{s:s, s:i, s:I, s:i, s:i, s:i, s:i}", "folder", folder, "removed",
+                  (int)t->removed, "bytes", (json_int_t)t->bytes, "alive", (int)t->alive, "younger",
+                  (int)t->young, "foreign", (int)t->foreign, "failed", (int)t->failed);
+    struct nt_buf b;
+    int rc;
+
+    nt_buf_init(&b, MAX_OUTPUT);
+    if (o != NULL) {
+        nt_json_dump(o, true, &b);
+    }
+    rc = o == NULL || b.failed ? nt_fail(err, NT_E_NOMEM, 0, "doctor") : 0;
+    if (rc == 0) {
+        (void)printf("%s\n", nt_buf_str(&b));
+    }
+    nt_buf_done(&b);
+    json_decref(o);
+    return rc;
+}
+
+/* The folder is the one that this user's processes write to. */
+static int clean(const struct doctor_args *a, struct nt_err *err)
+{
+    const struct nt_tidy_rule rule = {
+        .older_ns = a->older_ns, .most = NT_RECEIPTS_MOST, .dry_run = a->dry_run};
+    struct nt_tidied t;
+    struct nt_why why = {""};
+    char path[PATH_MAX], bytes[24];
+    int rc, fd = nt_receipt_folder(path, sizeof(path), &why);
+
+    if (fd < 0) {
+        return nt_fail(err, NT_E_MISSING, 0, "no folder of receipts: %s", why.text);
+    }
+    rc = nt_receipts_tidy(fd, &rule, &t) != 0 ? nt_fail(err, NT_E_IO, errno, "%.200s", path) : 0;
+    (void)close(fd);
+    if (rc != 0) {
+        return rc;
+    }
+    if (strcmp(a->format, "json") == 0) {
+        rc = print_tidied(path, &t, err);
+    } else {
+        (void)printf("%s: %s %u receipts of processes that are gone (%s); kept: %u of living or "
+                     "other hosts' processes, %u younger",
+                     path, a->dry_run ? "would remove" : "removed", t.removed,
+                     nt_format_bytes(t.bytes, bytes, sizeof(bytes)), t.alive, t.young);
+        (void)printf(t.foreign > 0 ? ", %u that are no receipt of yours\n" : "\n", t.foreign);
+    }
+    return rc == 0 && t.failed > 0 ? nt_fail(err, NT_E_IO, 0, "%u could not be removed", t.failed)
+                                   : rc;
+}
+
 static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct doctor_args *a = opts;
@@ -186,6 +249,10 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
     struct nt_buf out;
     int rc = 0;
 
+    if (a->clean) {
+        free(pids);
+        return nargs > 0 ? nt_fail(err, NT_E_INVAL, 0, "--clean: takes no PID") : clean(a, err);
+    }
     if (pids == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "doctor");
     }
@@ -226,4 +293,7 @@ const struct nt_command nt_cmd_doctor = {
         "from them. Read are /proc and the receipts that the plugins wrote: 'applied' means that "
         "the plugin is in the process and its receipt says so. Counted are the processes that "
         "have NCCL and a GPU, or have made a communicator.\n\nExit code 0 when the same profile is "
-        "applied in all that count, 1 when not."};
+        "applied in all that count, 1 when not."
+        "\n\nA receipt stays when its process ends, so that it can still be read. --clean removes "
+        "those that are old; beyond 512 the oldest dead ones go, which the plugins see to by "
+        "themselves."};

@@ -117,16 +117,48 @@ static bool has_part(const struct nt_doctor_facts *f, enum nt_receipt_part part)
     return (f->head.parts & 1U << part) != 0;
 }
 
+/* Variables that rule out cells before a tuner is asked. */
+static const char *const masks[] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_THREAD_THRESHOLDS"};
+enum { MASKS = sizeof(masks) / sizeof(masks[0]) };
+
+static bool is_mask(const char *name)
+{
+    bool found = false;
+    for (size_t i = 0; i < MASKS; i++) {
+        found = found || strcmp(name, masks[i]) == 0;
+    }
+    return found;
+}
+
+/* A program that sets one of them itself may have made communicators before: those are without it.
+ */
+static void judge_mask(const struct nt_doctor_facts *f, const char *name,
+                       struct nt_doctor_verdict *v)
+{
+    char who[160];
+    bool later = f->proc->environ_known && nt_proc_env(f->proc, name) == NULL;
+
+    nt_doctor_blame(f, name, who, sizeof(who));
+    trouble(v, NT_DR_PARTLY);
+    say(v, "%s: %s: what it rules out the table cannot choose%s", name, who,
+        later ? "; too late for communicators made before" : "");
+}
+
 static void judge_names(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
 {
     struct nt_receipt_name n;
     char who[160], clean[NT_RECEIPT_NAME];
 
     for (uint32_t i = 0; i < NT_RECEIPT_NAMES; i++) {
-        if (nt_receipt_name(f->receipt, i, &n) && n.told == NT_TOLD_KEPT) {
+        if (!nt_receipt_name(f->receipt, i, &n)) {
+            continue;
+        }
+        if (n.told == NT_TOLD_KEPT) {
             nt_doctor_blame(f, n.name, who, sizeof(who));
             trouble(v, NT_DR_PARTLY);
             say(v, "%s: not the profile's value: %s", nt_clean(n.name, clean, sizeof(clean)), who);
+        } else if (n.told == NT_TOLD_USER && f->head.nrows > 0 && is_mask(n.name)) {
+            judge_mask(f, n.name, v);
         }
     }
 }
@@ -144,6 +176,11 @@ static void judge_environment(const struct nt_doctor_facts *f, struct nt_doctor_
             nt_doctor_blame(f, t.name, who, sizeof(who));
             trouble(v, NT_DR_PARTLY);
             say(v, "%s: not the profile's value: %s", t.name, who);
+        }
+    }
+    for (size_t i = 0; i < MASKS && f->head.nrows > 0; i++) {
+        if (nt_proc_env(f->proc, masks[i]) != NULL) {
+            judge_mask(f, masks[i], v);
         }
     }
 }
