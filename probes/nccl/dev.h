@@ -118,6 +118,7 @@ NT_MUST_CHECK int nt_dev_shots_load(struct nt_dev *d, unsigned world, unsigned *
 NT_MUST_CHECK int nt_dev_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned blocks,
                               struct nt_err *err);
 
-/* Matrix products back to back on a stream of their own until stopped. */
-NT_MUST_CHECK int nt_dev_busy_start(struct nt_dev *d, struct nt_err *err);
+/* Matrix products back to back on a stream of their own until stopped: half of the device, or of
+ * the part that is left to each of so many ranks that share it. */
+NT_MUST_CHECK int nt_dev_busy_start(struct nt_dev *d, unsigned sharers, struct nt_err *err);
 int nt_dev_busy_stop(struct nt_dev *d, struct nt_err *err); /* also when not started */

@@ -14,6 +14,7 @@ struct nt_dev {
     unsigned long long *differing; /* device */
     unsigned *ticks;               /* device */
     float *matrices;               /* device: a, b, c; NULL until first busy */
+    unsigned product_blocks;
     pthread_t busy;
     bool busy_started;
     atomic_bool busy_stop;
@@ -420,8 +421,9 @@ int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err)
     return check((cudaError_t)nt_kernel_tick(s, d->ticks), "small kernel", err);
 }
 
-/* The products are short kernels that end by themselves, never one that runs until told: NCCL's
- * blocks always get their turn, also when several ranks share the device. */
+/* The products are short kernels that end by themselves, never one that runs until told, and they
+ * fill half of the device: NCCL's blocks run beside them. Were it full, what is timed would be how
+ * long a product goes on, the same for any setting. */
 static cudaError_t keep_busy(struct nt_dev *d, cudaStream_t s, cudaEvent_t done[BUSY_BATCHES])
 {
     const size_t n = (size_t)NT_PRODUCT_SIZE * NT_PRODUCT_SIZE;
@@ -430,8 +432,8 @@ static cudaError_t keep_busy(struct nt_dev *d, cudaStream_t s, cudaEvent_t done[
         cudaEvent_t ev = done[batch % BUSY_BATCHES];
         e = cudaEventSynchronize(ev); /* the batch before the last; at first: done at once */
         for (int i = 0; e == cudaSuccess && i < BUSY_BATCH; i++) {
-            e = (cudaError_t)nt_kernel_product(s, d->matrices, d->matrices + n,
-                                               d->matrices + 2 * n);
+            e = (cudaError_t)nt_kernel_product(s, d->matrices, d->matrices + n, d->matrices + 2 * n,
+                                               d->product_blocks);
         }
         if (e == cudaSuccess) {
             e = cudaEventRecord(ev, s);
@@ -463,11 +465,26 @@ static void *busy_thread(void *arg)
     return NULL;
 }
 
-int nt_dev_busy_start(struct nt_dev *d, struct nt_err *err)
+int nt_dev_busy_start(struct nt_dev *d, unsigned sharers, struct nt_err *err)
 {
     void *p = NULL;
     int rc;
     if (d->matrices == NULL) {
+        int processors = 0, threads = 0;
+        rc = check(
+            cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, (int)d->device),
+            "multiprocessors", err);
+        if (rc == 0) {
+            rc = check(cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor,
+                                              (int)d->device),
+                       "threads of a multiprocessor", err);
+        }
+        if (rc != 0) {
+            return rc;
+        }
+        d->product_blocks =
+            (unsigned)(processors * threads / 2) / NT_PRODUCT_THREADS / (sharers > 0 ? sharers : 1);
+        d->product_blocks += d->product_blocks == 0;
         rc = zeroed(3 * sizeof(float) * NT_PRODUCT_SIZE * NT_PRODUCT_SIZE, &p, err);
         if (rc != 0) {
             return rc;

@@ -57,19 +57,22 @@ static const int tile = 16;
 
 static __global__ void product(const float *a, const float *b, float *c)
 {
+    const int tiles = NT_PRODUCT_SIZE / tile;
     __shared__ float part_a[tile][tile], part_b[tile][tile];
-    int row = blockIdx.y * tile + threadIdx.y, col = blockIdx.x * tile + threadIdx.x;
-    float sum = 0;
-    for (int k = 0; k < NT_PRODUCT_SIZE; k += tile) {
-        part_a[threadIdx.y][threadIdx.x] = a[row * NT_PRODUCT_SIZE + k + threadIdx.x];
-        part_b[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * NT_PRODUCT_SIZE + col];
-        __syncthreads();
-        for (int i = 0; i < tile; i++) {
-            sum += part_a[threadIdx.y][i] * part_b[i][threadIdx.x];
+    for (int at = blockIdx.x; at < tiles * tiles; at += gridDim.x) {
+        int row = at / tiles * tile + threadIdx.y, col = at % tiles * tile + threadIdx.x;
+        float sum = 0;
+        for (int k = 0; k < NT_PRODUCT_SIZE; k += tile) {
+            part_a[threadIdx.y][threadIdx.x] = a[row * NT_PRODUCT_SIZE + k + threadIdx.x];
+            part_b[threadIdx.y][threadIdx.x] = b[(k + threadIdx.y) * NT_PRODUCT_SIZE + col];
+            __syncthreads();
+            for (int i = 0; i < tile; i++) {
+                sum += part_a[threadIdx.y][i] * part_b[i][threadIdx.x];
+            }
+            __syncthreads();
         }
-        __syncthreads();
+        c[row * NT_PRODUCT_SIZE + col] = sum;
     }
-    c[row * NT_PRODUCT_SIZE + col] = sum;
 }
 
 int nt_kernel_fill(struct CUstream_st *s, void *buf, uint64_t count, const struct nt_pattern *p)
@@ -99,9 +102,10 @@ int nt_kernel_tick(struct CUstream_st *s, unsigned *counter)
     return cudaGetLastError();
 }
 
-int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c)
+int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c,
+                      unsigned blocks)
 {
-    dim3 grid(NT_PRODUCT_SIZE / tile, NT_PRODUCT_SIZE / tile), block(tile, tile);
-    product<<<grid, block, 0, s>>>(a, b, c);
+    static_assert(tile * tile == NT_PRODUCT_THREADS, "threads of a block");
+    product<<<blocks, dim3(tile, tile), 0, s>>>(a, b, c);
     return cudaGetLastError();
 }

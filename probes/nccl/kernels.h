@@ -9,7 +9,10 @@
 extern "C" {
 #endif
 
-enum { NT_PRODUCT_SIZE = 1024 }; /* rows and columns of the busy matrices, fp32 */
+enum {
+    NT_PRODUCT_THREADS = 256,
+    NT_PRODUCT_SIZE = 1024
+}; /* rows and columns of the busy matrices, fp32 */
 
 int nt_kernel_fill(struct CUstream_st *s, void *buf, uint64_t count, const struct nt_pattern *p);
 int nt_kernel_compare(struct CUstream_st *s, const void *buf, uint64_t count,
@@ -25,8 +28,9 @@ int nt_kernel_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned b
  * may wait for those that run, and they for it. *ret_blocks: blocks that one multiprocessor holds.
  */
 int nt_kernel_shots_load(uint32_t world, unsigned *ret_blocks);
-/* c = a × b, all NT_PRODUCT_SIZE squared. */
-int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c);
+/* c = a × b, all NT_PRODUCT_SIZE squared, by so many blocks of NT_PRODUCT_THREADS. */
+int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c,
+                      unsigned blocks);
 
 #ifdef __cplusplus
 }

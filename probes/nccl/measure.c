@@ -503,6 +503,12 @@ static int timed_block(struct trial *t, struct nt_err *err)
     return 0;
 }
 
+/* Ranks on one device; under MPS all are. */
+static unsigned sharers(const struct nt_probe *p)
+{
+    return getenv("CUDA_MPS_PIPE_DIRECTORY") != NULL ? p->world : 1;
+}
+
 static int time_calls(struct trial *t, struct nt_err *err)
 {
     bool busy = (t->m->flags & NT_M_BUSY) != 0;
@@ -513,7 +519,7 @@ static int time_calls(struct trial *t, struct nt_err *err)
     }
     rc = measure_base(t, err);
     if (rc == 0 && busy) {
-        rc = nt_dev_busy_start(t->p->dev, err);
+        rc = nt_dev_busy_start(t->p->dev, sharers(t->p), err);
     }
     if (rc == 0) {
         rc = timed_block(t, err);

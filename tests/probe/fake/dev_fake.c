@@ -516,8 +516,9 @@ int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err)
     return still_there(err);
 }
 
-int nt_dev_busy_start(struct nt_dev *d, struct nt_err *err)
+int nt_dev_busy_start(struct nt_dev *d, unsigned sharers, struct nt_err *err)
 {
+    (void)sharers;
     (void)d;
     return still_there(err);
 }
