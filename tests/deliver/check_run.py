@@ -209,6 +209,11 @@ class Doctor(Case):
         self.call("doctor", "4194305", rc=2)
 
 
+def sysconfig_tag(python):
+    return subprocess.run([python, "-c", "import sys; print(sys.implementation.cache_tag)"], check=True, capture_output=True,
+                          text=True).stdout.strip()
+
+
 class Install(Case):
     def setUp(self):
         super().setUp()
@@ -266,9 +271,10 @@ class Install(Case):
         env = {"NCCLTUNE_ACTIVE": str(self.root / "run/nccltune/active"), "PATH": "/usr/bin:/bin",
                "XDG_STATE_HOME": str(home)}
 
-        def do(*args, **more):
-            return subprocess.run([str(a) for a in args], env={**env, **more}, capture_output=True, text=True,
-                                  check=True, cwd="/", **user).stdout
+        def do(*args, stderr=False, **more):
+            r = subprocess.run([str(a) for a in args], env={**env, **more}, capture_output=True, text=True,
+                               check=True, cwd="/", **user)
+            return r.stderr if stderr else r.stdout
 
         def ask(**more):
             return do(venv / "bin/python3", "-c", "import os; print(os.environ.get('NCCL_BUFFSIZE'))", **more)
@@ -281,9 +287,24 @@ class Install(Case):
         self.assertEqual(ask(), "8388608\n")
         self.assertEqual(ask(NCCL_BUFFSIZE="4"), "4\n")
         self.assertEqual(ask(NCCLTUNE_DISABLE="1"), "None\n")
-        self.assertEqual(len(json.loads(do(nccltune, "status", "--format", "json"))["files"]), 3)
+        self.assertEqual(len(json.loads(do(nccltune, "status", "--format", "json"))["files"]), 4)
+        # The compiled file is used as it is, and a second installation finds it unchanged.
+        said = do(venv / "bin/python3", "-v", "-c", "import nccltune_loader", stderr=True)
+        self.assertIn("nccltune_loader.cpython", said)
+        self.assertNotIn("wrote '" + str(venv), said)
+        do(nccltune, "install", "--python", venv / "bin/python3", "--loader", loader)
         do(nccltune, "uninstall", "--python", venv / "bin/python3")
         self.assertEqual(ask(), "None\n")
+        self.assertEqual([str(x) for x in venv.rglob("*nccltune*")], [])
+        # One that the interpreter made itself stays its own.
+        (cache,) = venv.glob("lib/python3*/site-packages/__pycache__")
+        foreign = cache / f"nccltune_loader.{sysconfig_tag(system)}.pyc"
+        foreign.write_bytes(b"not ours")
+        if user:
+            os.chown(foreign, user["user"], user["group"])
+        do(nccltune, "install", "--python", venv / "bin/python3", "--loader", loader)
+        self.assertEqual(len(json.loads(do(nccltune, "status", "--format", "json"))["files"]), 3)
+        self.assertEqual(foreign.read_bytes(), b"not ours")
 
     def test_no_python(self):
         self.install("--python", "/bin/true", rc=2)

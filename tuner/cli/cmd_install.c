@@ -10,13 +10,14 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "tuner/base/json.h"
 #include "tuner/deliver/activate.h"
 #include "tuner/deliver/active.h"
 #include "tuner/deliver/fit.h"
 #include "tuner/deliver/places.h"
 #include "tuner/deliver/safe.h"
 
-enum { LOADER_FILES = 3, MAX_LOADER = 1 << 20 };
+enum { LOADER_SOURCES = 3, LOADER_FILES = LOADER_SOURCES + 1 /* compiled */, MAX_LOADER = 1 << 20 };
 
 struct install_args {
     const char *root, *python, *active, *loader, *plugins, *allow_rig, *topology;
@@ -87,10 +88,65 @@ struct plan {
 
 /* ---- the loader ---- */
 
-static int plan_loader(const struct install_args *a, struct plan *plan, struct nt_err *err)
+static bool is_ours(const struct nt_install_where *w, const char *path)
 {
-    static const char *const names[LOADER_FILES] = {"nccltune_loader.py", "nccltune.pth",
-                                                    "nccltune.start"};
+    json_t *files = NULL;
+    bool found = false;
+
+    if (nt_installed(w, &files, NULL) == 0) {
+        for (size_t i = 0; i < json_array_size(files); i++) {
+            const char *p = nt_json_opt_str(json_array_get(files, i), "path", "");
+            found = found || strcmp(p, path) == 0;
+        }
+    }
+    json_decref(files);
+    return found;
+}
+
+/* Where the packages cannot be written to, every start would compile the loader anew, which takes
+ * as long as the rest of it. A file that the interpreter has made already serves as well. */
+static void plan_compiled(const struct install_args *a, const struct nt_install_where *w,
+                          struct plan *plan, const char *packages)
+{
+    enum { SOURCE, COMPILED = LOADER_SOURCES };
+    char name[128], there[2 * PATH_MAX + 64];
+    struct nt_buf *code = &plan->loader[COMPILED];
+    int folder;
+
+    if (!nt_python_compile(a->python, nt_buf_str(&plan->loader[SOURCE]), plan->loader[SOURCE].len,
+                           plan->path[SOURCE], name, sizeof(name), code)) {
+        nt_buf_puts(&plan->said, "the loader is not compiled beforehand: its starts take longer\n");
+        return;
+    }
+    if (snprintf(plan->path[COMPILED], sizeof(plan->path[COMPILED]), "%s/%s", packages, name) >=
+        (int)sizeof(plan->path[COMPILED])) {
+        return;
+    }
+    (void)snprintf(there, sizeof(there), "%s%s", w->root != NULL ? w->root : "",
+                   plan->path[COMPILED]);
+    if (access(there, F_OK) == 0 && !is_ours(w, plan->path[COMPILED])) {
+        return;
+    }
+    (void)snprintf(there, sizeof(there), "%s/__pycache__", packages);
+    folder = nt_safe_folder(w->root, there, geteuid(), 0, NULL);
+    if (folder < 0 && folder != -NT_E_MISSING) { /* one that others can write to */
+        return;
+    }
+    if (folder >= 0) {
+        (void)close(folder);
+    }
+    plan->file[plan->n++] = (struct nt_install_file){.path = plan->path[COMPILED],
+                                                     .data = code->data,
+                                                     .len = code->len,
+                                                     .mode = 0644,
+                                                     .part = "loader"};
+}
+
+static int plan_loader(const struct install_args *a, const struct nt_install_where *w,
+                       struct plan *plan, struct nt_err *err)
+{
+    static const char *const names[LOADER_SOURCES] = {"nccltune_loader.py", "nccltune.pth",
+                                                      "nccltune.start"};
     char packages[PATH_MAX], real[PATH_MAX], from[PATH_MAX];
     int rc = nt_python_packages(a->python, packages, sizeof(packages), err);
 
@@ -101,7 +157,7 @@ static int plan_loader(const struct install_args *a, struct plan *plan, struct n
     if (rc == 0 && (a->root != NULL || realpath(packages, real) == NULL)) {
         (void)snprintf(real, sizeof(real), "%s", packages);
     }
-    for (size_t i = 0; rc == 0 && i < LOADER_FILES; i++) {
+    for (size_t i = 0; rc == 0 && i < LOADER_SOURCES; i++) {
         char source[PATH_MAX + 32];
         (void)snprintf(source, sizeof(source), "%s/%s", a->loader != NULL ? a->loader : from,
                        names[i]);
@@ -112,6 +168,9 @@ static int plan_loader(const struct install_args *a, struct plan *plan, struct n
                                                          .len = plan->loader[i].len,
                                                          .mode = 0644,
                                                          .part = "loader"};
+    }
+    if (rc == 0) {
+        plan_compiled(a, w, plan, real);
     }
     return rc;
 }
@@ -283,7 +342,7 @@ static int carry_out(const struct install_args *a, const struct nt_install_where
     int rc = 0;
 
     if (a->python != NULL) {
-        rc = plan_loader(a, plan, err);
+        rc = plan_loader(a, w, plan, err);
     }
     if (rc == 0 && a->active != NULL) {
         rc = plan_active(a, w, plan, err);

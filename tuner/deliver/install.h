@@ -43,6 +43,11 @@ NT_MUST_CHECK int nt_installed(const struct nt_install_where *w, json_t **ret, s
 /* One file by the rule of safe.h, whoever put it there; appended. */
 NT_MUST_CHECK int nt_install_read(const struct nt_install_where *w, const char *path,
                                   struct nt_buf *out, struct nt_err *err);
+/* Compiled code of a source of at most 32 KiB that will lie at `path`, as `python` makes it;
+ * ret_name: its file beside it ("__pycache__/…"). False: it does not come, and the source does
+ * without. */
+bool nt_python_compile(const char *python, const char *source, size_t len, const char *path,
+                       char *ret_name, size_t size, struct nt_buf *out);
 /* Folder of `python`'s own packages, asked of it. */
 NT_MUST_CHECK int nt_python_packages(const char *python, char *out, size_t size,
                                      struct nt_err *err);
