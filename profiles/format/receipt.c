@@ -7,11 +7,14 @@
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "counters are written in place");
 _Static_assert(NT_RECEIPT_AT_ROWS % 8 == 0 && NT_RECEIPT_AT_CLASSES % 8 == 0 &&
-                   NT_RECEIPT_AT_EXECUTED % 8 == 0 && NT_RECEIPT_AT_NAMES % 8 == 0,
+                   NT_RECEIPT_AT_EXECUTED % 8 == 0 && NT_RECEIPT_AT_NAMES % 8 == 0 &&
+                   NT_RECEIPT_AT_CHANGES % 8 == 0,
                "counters are aligned");
 
-enum { COMM_BYTES = 64, ROW_BYTES = 16, EXECUTED_BYTES = 24, NAME_BYTES = 96, VERSION = 1 };
-enum { NAME_FREE, NAME_BUSY, NAME_READY }; /* state of a slot of the name table */
+enum { COMM_BYTES = 64, ROW_BYTES = 16, EXECUTED_BYTES = 24, NAME_BYTES = 96 };
+enum { CHANGE_BYTES = 256, AT_COMMS = 4, AT_BITS = 8, AT_NAME = 16, AT_BEFORE = 80, AT_NOW = 168 };
+enum { HAD_VALUE = 1, HAS_VALUE = 2 };     /* bits of a change */
+enum { NAME_FREE, NAME_BUSY, NAME_READY }; /* state of a slot of a name or of a change */
 
 const uint8_t nt_receipt_magic[8] = {'N', 'T', 'R', 'C', 'P', 'T', '\n', 0};
 const char *const nt_receipt_told_names[] = {"unset",   "user",     "kept", "same",
@@ -54,9 +57,9 @@ int nt_receipt_read(const void *data, size_t size, struct nt_receipt_head *ret, 
     if (size < 16 || memcmp(d, nt_receipt_magic, sizeof(nt_receipt_magic)) != 0) {
         return nt_why_fail(why, "not a receipt");
     }
-    if (nt_le32(d + NT_RECEIPT_AT_VERSION) != VERSION) {
+    if (nt_le32(d + NT_RECEIPT_AT_VERSION) != NT_RECEIPT_VERSION) {
         return nt_why_fail(why, "receipt of version %u; this program reads version %d",
-                           nt_le32(d + NT_RECEIPT_AT_VERSION), VERSION);
+                           nt_le32(d + NT_RECEIPT_AT_VERSION), NT_RECEIPT_VERSION);
     }
     if (size != NT_RECEIPT_BYTES || nt_le32(d + NT_RECEIPT_AT_SIZE) != NT_RECEIPT_BYTES ||
         (uintptr_t)d % 8 != 0) {
@@ -71,6 +74,8 @@ int nt_receipt_read(const void *data, size_t size, struct nt_receipt_head *ret, 
     h.ncomms = load32(d + NT_RECEIPT_AT_NCOMMS);
     h.lost_names = load32(d + NT_RECEIPT_AT_LOST_NAMES);
     h.parts = load32(d + NT_RECEIPT_AT_PARTS);
+    h.flags = load32(d + NT_RECEIPT_AT_FLAGS);
+    h.lost_changes = load32(d + NT_RECEIPT_AT_LOST_CHANGES);
     h.boot_id = text(d, NT_RECEIPT_AT_BOOT, NT_RECEIPT_AT_HASH - NT_RECEIPT_AT_BOOT);
     h.hash = text(d, NT_RECEIPT_AT_HASH, NT_RECEIPT_AT_HOST - NT_RECEIPT_AT_HASH);
     h.host = text(d, NT_RECEIPT_AT_HOST, NT_RECEIPT_AT_JOB - NT_RECEIPT_AT_HOST);
@@ -116,6 +121,23 @@ bool nt_receipt_name(const void *data, uint32_t i, struct nt_receipt_name *ret)
     ret->name = (const char *)p;
     ret->asked = load32(p + 64);
     ret->told = (enum nt_receipt_told)(load32(p + 68) % NT_TOLD_COUNT);
+    return true;
+}
+
+bool nt_receipt_change(const void *data, uint32_t i, struct nt_receipt_change *ret)
+{
+    const uint8_t *p = (const uint8_t *)data + NT_RECEIPT_AT_CHANGES + (size_t)i * CHANGE_BYTES;
+    uint32_t bits = nt_le32(p + AT_BITS);
+
+    if (load32(p) != NAME_READY || memchr(p + AT_NAME, '\0', NT_RECEIPT_NAME) == NULL ||
+        memchr(p + AT_BEFORE, '\0', NT_RECEIPT_CHANGE_VALUE) == NULL ||
+        memchr(p + AT_NOW, '\0', NT_RECEIPT_CHANGE_VALUE) == NULL) {
+        return false;
+    }
+    ret->name = (const char *)p + AT_NAME;
+    ret->before = (bits & HAD_VALUE) != 0 ? (const char *)p + AT_BEFORE : NULL;
+    ret->now = (bits & HAS_VALUE) != 0 ? (const char *)p + AT_NOW : NULL;
+    ret->comms = nt_le32(p + AT_COMMS);
     return true;
 }
 
@@ -237,6 +259,38 @@ void nt_receipt_add_name(uint8_t *base, const char *name, enum nt_receipt_told t
         }
     }
     (void)__atomic_fetch_add((uint32_t *)(void *)(base + NT_RECEIPT_AT_LOST_NAMES), 1,
+                             __ATOMIC_RELAXED);
+}
+
+void nt_receipt_set_flags(uint8_t *base, uint32_t flags)
+{
+    (void)__atomic_fetch_or((uint32_t *)(void *)(base + NT_RECEIPT_AT_FLAGS), flags,
+                            __ATOMIC_RELAXED);
+}
+
+void nt_receipt_add_change(uint8_t *base, const struct nt_receipt_change *change)
+{
+    for (uint32_t i = 0; i < NT_RECEIPT_CHANGES; i++) {
+        uint8_t *p = base + NT_RECEIPT_AT_CHANGES + (size_t)i * CHANGE_BYTES;
+        bool is_new = load32(p) == NAME_FREE;
+        uint32_t had = nt_le32(p + AT_BITS) & HAD_VALUE;
+
+        if (!is_new && strncmp((const char *)p + AT_NAME, change->name, NT_RECEIPT_NAME - 1) != 0) {
+            continue;
+        }
+        store32(p, NAME_BUSY); /* a reader passes it by while its texts change */
+        if (is_new) {
+            had = change->before != NULL ? HAD_VALUE : 0;
+            nt_le_put(p + AT_COMMS, 4, change->comms);
+            put_text(p, AT_NAME, NT_RECEIPT_NAME, change->name);
+            put_text(p, AT_BEFORE, NT_RECEIPT_CHANGE_VALUE, had != 0 ? change->before : "");
+        }
+        put_text(p, AT_NOW, NT_RECEIPT_CHANGE_VALUE, change->now != NULL ? change->now : "");
+        nt_le_put(p + AT_BITS, 4, had | (change->now != NULL ? HAS_VALUE : 0));
+        store32(p, NAME_READY);
+        return;
+    }
+    (void)__atomic_fetch_add((uint32_t *)(void *)(base + NT_RECEIPT_AT_LOST_CHANGES), 1,
                              __ATOMIC_RELAXED);
 }
 

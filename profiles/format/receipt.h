@@ -32,12 +32,21 @@ enum nt_receipt_part {
 /* Bit of `parts`: a plugin of this process was told another hash than the one written here. */
 enum { NT_RECEIPT_MIXED = 1U << 16U };
 
+/* Bits of `flags`: how the process was told, seen at its first communicator. */
+enum nt_receipt_flag {
+    NT_RECEIPT_INSIDE = 1,    /* the profile is not in the environment that it was started with */
+    NT_RECEIPT_BY_LOADER = 2, /* … and the Python loader says that it set it */
+    NT_RECEIPT_ENV_LATE = 4,  /* our env plugin was named, and NCCL had already started without */
+};
+
+enum { NT_RECEIPT_VERSION = 2 };
 enum { NT_RECEIPT_COMMS = 128, NT_RECEIPT_NAMES = 512, NT_RECEIPT_NAME = 64 };
+enum { NT_RECEIPT_CHANGES = 32, NT_RECEIPT_CHANGE_VALUE = 88 };
 /* Cells of what was executed: algo * NT_TABLE_PROTOS + proto, and one for everything else. */
 enum { NT_RECEIPT_CELLS = NT_TABLE_ALGOS * NT_TABLE_PROTOS + 1 };
 
 enum nt_receipt_at {
-    NT_RECEIPT_AT_VERSION = 8,  /* u32, 1 */
+    NT_RECEIPT_AT_VERSION = 8,  /* u32, NT_RECEIPT_VERSION */
     NT_RECEIPT_AT_SIZE = 12,    /* u32, NT_RECEIPT_BYTES */
     NT_RECEIPT_AT_START = 16,   /* u64 start ticks */
     NT_RECEIPT_AT_CREATED = 24, /* u64 ns */
@@ -46,13 +55,15 @@ enum nt_receipt_at {
     NT_RECEIPT_AT_NCCL = 40,    /* u32 as ncclGetVersion, 0 unknown */
     NT_RECEIPT_AT_NROWS = 44,   /* u32 rows of the delivery file */
     NT_RECEIPT_AT_NCOMMS = 48,  /* u32 communicators ever made; above NT_RECEIPT_COMMS not kept */
-    NT_RECEIPT_AT_LOST_NAMES = 52, /* u32 questions for names that found no room */
-    NT_RECEIPT_AT_PARTS = 56,      /* u32 */
-    NT_RECEIPT_AT_BOOT = 64,       /* 40 bytes */
-    NT_RECEIPT_AT_HASH = 104,      /* 72 */
-    NT_RECEIPT_AT_HOST = 176,      /* 80 */
-    NT_RECEIPT_AT_JOB = 256,       /* 128 */
-    NT_RECEIPT_AT_PATHS = 1024,    /* 4 × 256 */
+    NT_RECEIPT_AT_LOST_NAMES = 52,    /* u32 questions for names that found no room */
+    NT_RECEIPT_AT_PARTS = 56,         /* u32 */
+    NT_RECEIPT_AT_FLAGS = 60,         /* u32 */
+    NT_RECEIPT_AT_BOOT = 64,          /* 40 bytes */
+    NT_RECEIPT_AT_HASH = 104,         /* 72 */
+    NT_RECEIPT_AT_HOST = 176,         /* 80 */
+    NT_RECEIPT_AT_JOB = 256,          /* 128 */
+    NT_RECEIPT_AT_LOST_CHANGES = 384, /* u32 changes of variables that found no room */
+    NT_RECEIPT_AT_PATHS = 1024,       /* 4 × 256 */
     /* per communicator, 64 bytes: u32 ranks (0: slot not written yet), u32 nodes, u64 created ns,
      * u64 id (0 unknown), u32 ABI, u32 rows that serve it, u64 ended ns, spare */
     NT_RECEIPT_AT_COMMS = 2048,
@@ -68,7 +79,11 @@ enum nt_receipt_at {
      * written), spare */
     NT_RECEIPT_AT_NAMES =
         NT_RECEIPT_AT_EXECUTED + NT_TABLE_COLLS * NT_CLASS_COUNT * NT_RECEIPT_CELLS * 24,
-    NT_RECEIPT_BYTES = NT_RECEIPT_AT_NAMES + NT_RECEIPT_NAMES * 96,
+    /* per variable that the program changed, 256 bytes: u32 state (2: written), u32 communicators
+     * made before it was seen, u32 bits (1: had a value before, 2: has one now), 4 spare, 64 name,
+     * 88 value before, 88 value now; longer values are cut */
+    NT_RECEIPT_AT_CHANGES = NT_RECEIPT_AT_NAMES + NT_RECEIPT_NAMES * 96,
+    NT_RECEIPT_BYTES = NT_RECEIPT_AT_CHANGES + NT_RECEIPT_CHANGES * 256,
     NT_RECEIPT_PATH = 256,
 };
 
@@ -88,7 +103,7 @@ extern const char *const nt_receipt_told_names[]; /* "unset" … "overrode" */
 
 struct nt_receipt_head {
     uint64_t start_ticks, created_ns;
-    uint32_t pid, uid, nccl_version, nrows, ncomms, lost_names, parts;
+    uint32_t pid, uid, nccl_version, nrows, ncomms, lost_names, parts, flags, lost_changes;
     const char *boot_id, *hash, *host, *job;
     const char *path[NT_RECEIPT_PARTS + 1]; /* enum nt_receipt_part; "" unless written */
 };
@@ -101,6 +116,12 @@ struct nt_receipt_name {
     uint32_t asked;
     enum nt_receipt_told told;
 };
+/* A variable of NCCL's (NCCL_…) that the program itself changed. comms 0: between its start and its
+ * first communicator; else after so many had been made. NULL: not set. */
+struct nt_receipt_change {
+    const char *name, *before, *now;
+    uint32_t comms;
+};
 struct nt_receipt_class {
     uint64_t served, left, grouped;
 };
@@ -111,9 +132,10 @@ struct nt_receipt_executed {
 
 /* Validates; the other readers may be called only after it said 0. */
 int nt_receipt_read(const void *data, size_t size, struct nt_receipt_head *ret, struct nt_why *why);
-/* False: slot i < NT_RECEIPT_COMMS / NT_RECEIPT_NAMES is empty. */
+/* False: slot i < NT_RECEIPT_COMMS / NT_RECEIPT_NAMES / NT_RECEIPT_CHANGES is empty. */
 bool nt_receipt_comm(const void *data, uint32_t i, struct nt_receipt_comm *ret);
 bool nt_receipt_name(const void *data, uint32_t i, struct nt_receipt_name *ret);
+bool nt_receipt_change(const void *data, uint32_t i, struct nt_receipt_change *ret);
 uint64_t nt_receipt_row_applied(const void *data, uint32_t row);
 uint64_t nt_receipt_row_unavailable(const void *data, uint32_t row);
 struct nt_receipt_class nt_receipt_class(const void *data, unsigned coll, unsigned class);
@@ -149,6 +171,10 @@ void nt_receipt_set_nccl(uint8_t *base, uint32_t version, const char *path); /* 
 int nt_receipt_add_comm(uint8_t *base, const struct nt_receipt_comm *comm);
 void nt_receipt_end_comm(uint8_t *base, int slot); /* -1 is fine */
 void nt_receipt_add_name(uint8_t *base, const char *name, enum nt_receipt_told told);
+void nt_receipt_set_flags(uint8_t *base, uint32_t flags);
+/* A name that has a slot keeps the number of communicators and what was before. By one writer at a
+ * time. */
+void nt_receipt_add_change(uint8_t *base, const struct nt_receipt_change *change);
 void nt_receipt_add_executed(uint8_t *base, unsigned coll, uint64_t bytes, unsigned cell,
                              unsigned channels, bool captured);
 

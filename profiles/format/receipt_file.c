@@ -111,7 +111,7 @@ static void write_head(uint8_t *base, const struct nt_receipt_start *start)
     (void)gethostname(host, sizeof(host) - 1);
     (void)clock_gettime(CLOCK_REALTIME, &t);
     memcpy(base, nt_receipt_magic, sizeof(nt_receipt_magic));
-    nt_le_put(base + NT_RECEIPT_AT_VERSION, 4, 1);
+    nt_le_put(base + NT_RECEIPT_AT_VERSION, 4, NT_RECEIPT_VERSION);
     nt_le_put(base + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     nt_le_put(base + NT_RECEIPT_AT_START, 8, nt_start_ticks());
     nt_le_put(base + NT_RECEIPT_AT_CREATED, 8,

@@ -6,8 +6,10 @@
  * before any plugin is there and are in no delivery file.
  */
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include "profiles/plugin/process.h"
 
 /* The file's assignments, in its order (sorted by name). Filled in init, then only read. */
@@ -72,6 +74,44 @@ static void take_vars(const struct nt_table *t)
     }
 }
 
+/* As NCCL does it: the text as it is, then, if it is no file's name, as part of one. */
+static void *open_tuner(const char *name)
+{
+    char longer[512];
+    void *lib = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+
+    if (lib == NULL && strchr(name, '/') == NULL && strncmp(name, "lib", 3) != 0) {
+        (void)snprintf(longer, sizeof(longer), "libnccl-tuner-%s.so", name);
+        lib = dlopen(longer, RTLD_NOW | RTLD_LOCAL);
+    }
+    return lib;
+}
+
+/* NCCL goes on without a tuner plugin that it cannot load, so a rank would be left on defaults
+ * beside ranks that have the rows. Here it can still be stopped. A plugin that is another's, or
+ * none by wish, is seen by those who wait for this rank, and by doctor. */
+static int check_tuner(const struct nt_process *p, nt_logger log)
+{
+    const char *name = getenv("NCCL_TUNER_PLUGIN");
+    void *lib;
+
+    if (p->table.nrows == 0 || name == NULL || name[0] == '\0' || strcasecmp(name, "none") == 0 ||
+        strncasecmp(name, "STATIC_PLUGIN", 13) == 0) {
+        return NT_NCCL_SUCCESS;
+    }
+    lib = open_tuner(name);
+    if (lib == NULL) {
+        const char *why = dlerror();
+        nt_say_error(log,
+                     "profile %s cannot be honoured: its table needs the tuner plugin, and "
+                     "NCCL_TUNER_PLUGIN=%.200s cannot be loaded: %.300s",
+                     p->hash, name, why != NULL ? why : "");
+        return NT_NCCL_INVALID_USAGE;
+    }
+    (void)dlclose(lib);
+    return NT_NCCL_SUCCESS;
+}
+
 static int init(unsigned version, nt_logger log, const void *caller)
 {
     const struct nt_process *p = NULL;
@@ -83,6 +123,10 @@ static int init(unsigned version, nt_logger log, const void *caller)
     }
     rc = nt_process_get(NT_RECEIPT_ENV, log, &p);
     if (rc != NT_NCCL_SUCCESS || p->told == NT_TOLD_NOTHING) {
+        return rc;
+    }
+    rc = check_tuner(p, log);
+    if (rc != NT_NCCL_SUCCESS) {
         return rc;
     }
     nt_receipt_set_nccl(p->receipt, version, dladdr(caller, &info) != 0 ? info.dli_fname : NULL);

@@ -226,7 +226,8 @@ static int missing(const struct nt_meeting *m, uint32_t arrived, struct nt_why *
         }
     }
     return nt_why_fail(
-        why, "after %u ms %u of %u ranks of this host have it; here: pids%s; missing:%s%s",
+        why,
+        "after %u ms the tuner plugin is in %u of %u ranks of this host; in: pids%s; missing:%s%s",
         m->timeout_ms, arrived, m->local_ranks, here, by_rank ? " local ranks" : "",
         by_rank ? lack : " the others (no variable says their numbers)");
 }

@@ -15,6 +15,16 @@ struct nt_meeting {
     unsigned timeout_ms; /* for everyone */
 };
 
+/* Whether a communicator of nranks on nnodes has all local_ranks of this host. host_told: NCCL was
+ * told who its host is (NCCL_HOSTID); where then every rank is one of its own, nodes are no hosts.
+ */
+static inline bool nt_meet_everyone(size_t nranks, size_t nnodes, uint32_t local_ranks,
+                                    bool host_told)
+{
+    return nranks == nnodes * (size_t)local_ranks ||
+           (host_told && nranks == nnodes && nranks == local_ranks);
+}
+
 /* 0, or -1 with a sentence that names who is missing or differs. Called once per communicator that
  * is made; after everyone has once met, it returns at once. Where there is no folder to meet in: 0,
  * and *ret_met is false. Thread-safe. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "profiles/plugin/changes.h"
 #include "profiles/plugin/csv.h"
 #include "profiles/plugin/lookup.h"
 #include "profiles/plugin/meet.h"
@@ -90,13 +91,14 @@ static int csv_say(nt_logger log)
 static int meet(const struct nt_process *p, nt_logger log, size_t nranks, size_t nnodes)
 {
     struct nt_why why = {""};
-    bool met = false;
+    const char *host_id = getenv("NCCL_HOSTID");
+    bool met = false, host_told = host_id != NULL && host_id[0] != '\0';
     struct nt_meeting m = {.job = p->job,
                            .hash = p->hash,
                            .local_ranks = p->local_ranks,
                            .timeout_ms = MEET_MS,
                            /* others need not have all ranks of this host in them */
-                           .everyone = nranks == nnodes * (size_t)p->local_ranks};
+                           .everyone = nt_meet_everyone(nranks, nnodes, p->local_ranks, host_told)};
 
     if (p->job[0] == '\0' || p->local_ranks == 0) {
         return NT_NCCL_SUCCESS;
@@ -192,6 +194,7 @@ static int init(void **context, unsigned abi, uint64_t id, size_t nranks, size_t
     c->nranks = (uint32_t)nranks;
     c->nnodes = (uint32_t)nnodes;
     c->receipt = p->receipt;
+    nt_changes_note(p);
     c->slot = nt_receipt_add_comm(p->receipt, &(struct nt_receipt_comm){.nranks = c->nranks,
                                                                         .nnodes = c->nnodes,
                                                                         .abi = abi,

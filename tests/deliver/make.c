@@ -46,7 +46,7 @@ uint8_t *make_receipt(const struct nt_proc *p, const char *hash, uint32_t parts,
         abort();
     }
     memcpy(r, nt_receipt_magic, 8);
-    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, 1);
+    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, NT_RECEIPT_VERSION);
     nt_le_put(r + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     nt_le_put(r + NT_RECEIPT_AT_START, 8, p->start_ticks);
     nt_le_put(r + NT_RECEIPT_AT_PID, 4, p->inner_pid);

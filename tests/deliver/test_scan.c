@@ -310,7 +310,7 @@ static uint8_t *good_receipt(unsigned uid, uint64_t ticks)
     assert_non_null(r);
     nt_boot_id(boot);
     memcpy(r, nt_receipt_magic, 8);
-    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, 1);
+    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, NT_RECEIPT_VERSION);
     nt_le_put(r + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     nt_le_put(r + NT_RECEIPT_AT_START, 8, ticks);
     nt_le_put(r + NT_RECEIPT_AT_PID, 4, 40);

@@ -27,6 +27,13 @@ static uint64_t walk(const uint8_t *r, const struct nt_receipt_head *h)
         sum +=
             nt_receipt_name(r, i, &n) ? strlen(n.name) + strlen(nt_receipt_told_names[n.told]) : 0;
     }
+    for (uint32_t i = 0; i < NT_RECEIPT_CHANGES; i++) {
+        struct nt_receipt_change x;
+        if (nt_receipt_change(r, i, &x)) {
+            sum += strlen(x.name) + (x.before != NULL ? strlen(x.before) : 0) +
+                   (x.now != NULL ? strlen(x.now) : 0);
+        }
+    }
     for (uint32_t i = 0; i < h->nrows; i++) {
         sum += nt_receipt_row_applied(r, i);
     }
@@ -44,10 +51,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     (void)nt_receipt_read(data, size, &h, &why);
     memset(r, 0, sizeof(r));
     memcpy(r, nt_receipt_magic, sizeof(nt_receipt_magic));
-    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, 1);
+    nt_le_put(r + NT_RECEIPT_AT_VERSION, 4, NT_RECEIPT_VERSION);
     nt_le_put(r + NT_RECEIPT_AT_SIZE, 4, NT_RECEIPT_BYTES);
     memcpy(r + NT_RECEIPT_AT_HASH, hash, sizeof(hash));
     nt_receipt_add_name(r, "NCCL_ALGO", NT_TOLD_USER);
+    nt_receipt_add_change(r, &(struct nt_receipt_change){.name = "NCCL_ALGO", .now = "ring"});
     (void)nt_receipt_add_comm(r, &(struct nt_receipt_comm){.nranks = 8, .nnodes = 1});
     for (size_t i = 0; i + 4 <= size; i += 4) {
         r[nt_le_get(data + i, 3) % NT_RECEIPT_BYTES] = data[i + 3];

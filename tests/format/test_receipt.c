@@ -147,6 +147,61 @@ static void test_written_and_read(void **state)
     world_close(&w);
 }
 
+static bool same(const char *a, const char *b)
+{
+    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+/* What a program did to its variables: the first sight is kept, the last value too. */
+static void test_changes(void **state)
+{
+    char lengthy[300];
+    const struct nt_receipt_change said[] = {{"NCCL_ALGO", NULL, "ring", 1},
+                                             {"NCCL_BUFFSIZE", "4194304", NULL, 0},
+                                             {"NCCL_ALGO", "tree", "ring;tree", 2},
+                                             {"NCCL_TOPO_FILE", "", lengthy, 3}};
+    const struct nt_receipt_change kept[] = {{"NCCL_ALGO", NULL, "ring;tree", 1},
+                                             {"NCCL_BUFFSIZE", "4194304", NULL, 0},
+                                             {"NCCL_TOPO_FILE", "", lengthy, 3}};
+    struct world w;
+    struct nt_receipt_head h;
+    struct nt_receipt_change c;
+    struct nt_why why = {""};
+    uint8_t *r;
+    (void)state;
+
+    memset(lengthy, 'x', sizeof(lengthy));
+    lengthy[sizeof(lengthy) - 1] = '\0';
+    world_open(&w);
+    r = attach(HASH, &why);
+    assert_non_null(r);
+    assert_false(nt_receipt_change(r, 0, &c));
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++) {
+        nt_receipt_add_change(r, &said[i]);
+    }
+    lengthy[NT_RECEIPT_CHANGE_VALUE - 1] = '\0'; /* longer ones are cut */
+    for (uint32_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++) {
+        assert_true(nt_receipt_change(r, i, &c));
+        assert_string_equal(c.name, kept[i].name);
+        assert_true(same(c.before, kept[i].before));
+        assert_true(same(c.now, kept[i].now));
+        assert_int_equal(c.comms, kept[i].comms);
+    }
+    assert_false(nt_receipt_change(r, 3, &c));
+    for (unsigned i = 0; i < NT_RECEIPT_CHANGES; i++) {
+        char name[NT_RECEIPT_NAME];
+        (void)snprintf(name, sizeof(name), "NCCL_NAME_%u", i);
+        nt_receipt_add_change(r, &(struct nt_receipt_change){.name = name, .now = "1"});
+    }
+    nt_receipt_set_flags(r, NT_RECEIPT_INSIDE);
+    nt_receipt_set_flags(r, NT_RECEIPT_ENV_LATE);
+    assert_int_equal(nt_receipt_read(r, NT_RECEIPT_BYTES, &h, &why), 0);
+    assert_int_equal(h.lost_changes, 3);
+    assert_int_equal(h.flags, NT_RECEIPT_INSIDE | NT_RECEIPT_ENV_LATE);
+    (void)munmap(r, NT_RECEIPT_BYTES);
+    world_close(&w);
+}
+
 static void test_more_communicators_than_room(void **state)
 {
     uint8_t *r = nt_receipt_nowhere();
@@ -284,7 +339,7 @@ static void test_damaged(void **state)
         uint64_t v;
         const char *says;
     } cases[] = {{0, 1, 'X', "not a receipt"},
-                 {NT_RECEIPT_AT_VERSION, 4, 2, "version 2"},
+                 {NT_RECEIPT_AT_VERSION, 4, 1, "version 1"},
                  {NT_RECEIPT_AT_SIZE, 4, 1, "bytes instead of"},
                  {NT_RECEIPT_AT_NROWS, 4, NT_TABLE_MAX_ROWS + 1, "damaged header"},
                  {NT_RECEIPT_AT_HASH, 1, 'G', "damaged header"},
@@ -322,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_written_and_read),
+        cmocka_unit_test(test_changes),
         cmocka_unit_test(test_more_communicators_than_room),
         cmocka_unit_test(test_foreign_files),
         cmocka_unit_test(test_folders),

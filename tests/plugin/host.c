@@ -134,9 +134,9 @@ int host_ask(const struct host *h, void *ctx, struct host_call *c)
 int host_child(int (*fn)(void *arg), void *arg, char *err, size_t err_size)
 {
     static const char *const vars[] = {
-        "NCCLTUNE_PROFILE",     "NCCLTUNE_TABLE", "NCCLTUNE_DISABLE",
-        "NCCLTUNE_JOB",         "NCCLTUNE_CSV",   "NCCLTUNE_RECEIPTS",
-        "NCCLTUNE_LOCAL_RANKS", "LOCAL_RANK",     "XDG_RUNTIME_DIR"};
+        "NCCLTUNE_PROFILE", "NCCLTUNE_TABLE",    "NCCLTUNE_DISABLE",     "NCCLTUNE_JOB",
+        "NCCLTUNE_CSV",     "NCCLTUNE_RECEIPTS", "NCCLTUNE_LOCAL_RANKS", "LOCAL_RANK",
+        "XDG_RUNTIME_DIR",  "NCCL_TUNER_PLUGIN", "NCCL_HOSTID",          "NCCLTUNE_LOADER"};
     int fds[2] = {-1, -1}, status = 0;
     size_t n = 0;
     pid_t pid;

@@ -139,6 +139,60 @@ static void test_env_decides_once(void **state)
     host_clean(&d);
 }
 
+/* ---- the tuner plugin that the rows need ---- */
+
+static const struct nt_table_row rows[] = {
+    {.coll = NT_TABLE_ALL_REDUCE, .nranks = 8, .nnodes = 1, .max_bytes = 4096, .channels = 2}};
+
+struct named {
+    const struct host_dir *d;
+    const char *tuner; /* NULL: unset */
+    int result;
+};
+
+static int with_tuner(void *arg)
+{
+    const struct named *n = arg;
+    const struct nt_env_v1 *v1 = plugin(NT_ENV_LIB, "ncclEnvPlugin_v1");
+    host_tell(n->d);
+    if (n->tuner != NULL) {
+        (void)setenv("NCCL_TUNER_PLUGIN", n->tuner, 1);
+    }
+    for (int i = 0; i < 2; i++) { /* the second call fails as the first */
+        HOST_CHECK(v1->init(2, 28, 9, "") == n->result);
+    }
+    return 0;
+}
+
+/* NCCL would go on without it, and its rank would hang the others. */
+static void test_env_stops_without_the_tuner(void **state)
+{
+    struct host_dir table, fixed;
+    (void)state;
+    host_dir_vars(&table, NT_TABLE_TABLE, NULL, 0, rows, COUNT(rows));
+    host_dir_vars(&fixed, NT_TABLE_STATIC, vars, COUNT(vars), NULL, 0);
+    const struct named cases[] = {
+        {&table, "/nonexistent/libnccl-tuner-x.so", NT_NCCL_INVALID_USAGE},
+        {&table, "no-such-tuner", NT_NCCL_INVALID_USAGE},
+        {&table, table.table, NT_NCCL_INVALID_USAGE}, /* no library */
+        {&table, NT_TUNER_LIB, NT_NCCL_SUCCESS},
+        {&table, "none", NT_NCCL_SUCCESS},
+        {&table, "STATIC_PLUGIN", NT_NCCL_SUCCESS},
+        {&table, NULL, NT_NCCL_SUCCESS},
+        {&fixed, "/nonexistent/libnccl-tuner-x.so", NT_NCCL_SUCCESS} /* has no rows */};
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char err[4096] = "";
+        int rc = host_child(with_tuner, (void *)(uintptr_t)&cases[i], err, sizeof(err));
+        bool says = strstr(err, cases[i].d->hash) != NULL && cases[i].tuner != NULL &&
+                    strstr(err, cases[i].tuner) != NULL;
+        if (rc != 0 || says != (cases[i].result != NT_NCCL_SUCCESS)) {
+            fail_msg("case %zu: rc %d, '%s'", i, rc, err);
+        }
+    }
+    host_clean(&table);
+    host_clean(&fixed);
+}
+
 static const struct nt_env_v2 *asked;
 
 static void *ask_many(void *arg)
@@ -428,10 +482,15 @@ static void test_profiler_told_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_env_answers),     cmocka_unit_test(test_env_decides_once),
-        cmocka_unit_test(test_env_threads),     cmocka_unit_test(test_one_receipt),
-        cmocka_unit_test(test_profiler),        cmocka_unit_test(test_old_profilers),
-        cmocka_unit_test(test_other_profilers), cmocka_unit_test(test_profiler_told_nothing),
+        cmocka_unit_test(test_env_answers),
+        cmocka_unit_test(test_env_decides_once),
+        cmocka_unit_test(test_env_stops_without_the_tuner),
+        cmocka_unit_test(test_env_threads),
+        cmocka_unit_test(test_one_receipt),
+        cmocka_unit_test(test_profiler),
+        cmocka_unit_test(test_old_profilers),
+        cmocka_unit_test(test_other_profilers),
+        cmocka_unit_test(test_profiler_told_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -311,6 +311,25 @@ static void all(const struct rank *ranks, size_t n)
     }
 }
 
+static void test_who_is_everyone(void **state)
+{
+    static const struct {
+        size_t nranks, nnodes;
+        uint32_t local;
+        bool host_told, everyone;
+    } cases[] = {{8, 1, 8, false, true},  {4, 1, 8, false, false}, {16, 2, 8, false, true},
+                 {2, 2, 8, false, false}, {8, 8, 8, false, false}, /* one of each of eight hosts */
+                 {8, 8, 8, true, true},   {4, 4, 8, true, false},  {16, 2, 8, true, true},
+                 {8, 2, 8, true, false}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        if (nt_meet_everyone(cases[i].nranks, cases[i].nnodes, cases[i].local,
+                             cases[i].host_told) != cases[i].everyone) {
+            fail_msg("case %zu", i);
+        }
+    }
+}
+
 static void test_ranks_meet(void **state)
 {
     struct host_dir d;
@@ -328,7 +347,7 @@ static void test_ranks_meet(void **state)
 static void test_a_rank_is_missing(void **state)
 {
     struct host_dir d;
-    const char *says = "2 of 3 ranks of this host have it";
+    const char *says = "the tuner plugin is in 2 of 3 ranks of this host";
     (void)state;
     host_dir(&d, NULL, 0);
     const struct rank two[] = {{&d, 3, 0, 0, false, 600, 0, says},
@@ -422,6 +441,7 @@ int main(void)
         cmocka_unit_test(test_csv_rows),
         cmocka_unit_test(test_csv_nul),
         cmocka_unit_test(test_csv_says),
+        cmocka_unit_test(test_who_is_everyone),
         cmocka_unit_test(test_ranks_meet),
         cmocka_unit_test(test_a_rank_is_missing),
         cmocka_unit_test(test_a_rank_differs),

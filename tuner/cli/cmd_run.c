@@ -159,6 +159,18 @@ static int write_table(struct run *r, enum nt_product product, struct nt_err *er
     return rc;
 }
 
+/* A rig with its ranks on one GPU is one host, whatever its ranks tell NCCL. */
+static unsigned local_ranks(const struct run *r)
+{
+    const struct nt_profile *p = r->profile;
+    bool one_host = p->rig == NT_RIG_MPS_SOCKETS || p->rig == NT_RIG_MPS_P2P;
+
+    if (r->a->local_ranks > 0) {
+        return r->a->local_ranks;
+    }
+    return one_host ? p->ranks : p->nodes > 0 ? p->ranks / p->nodes : 0;
+}
+
 static int prepare(struct run *r, struct nt_err *err)
 {
     const struct run_args *a = r->a;
@@ -183,9 +195,7 @@ static int prepare(struct run *r, struct nt_err *err)
         .hash = r->hash,
         .table = r->table,
         .job = r->id,
-        .local_ranks = a->local_ranks > 0 ? a->local_ranks
-                       : p->nodes > 0     ? p->ranks / p->nodes
-                                          : 0,
+        .local_ranks = local_ranks(r),
     };
     if (nt_place_plugin(a->plugins, "tuner", r->tuner, sizeof(r->tuner))) {
         o.tuner = r->tuner;
