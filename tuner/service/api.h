@@ -42,6 +42,7 @@ struct nt_route {
     const char *gives;             /* schema of a JSON answer; NULL: not JSON */
     const char *type;              /* of an answer that is not JSON */
     unsigned status;               /* when all went well */
+    unsigned also;                 /* another status with such an answer; 0: none */
     int keep;                      /* 1: the same until the database changes; 2: for ever */
 };
 extern const struct nt_route nt_routes[]; /* a NULL path ends */
@@ -108,6 +109,7 @@ NT_HANDLER(profile_export);
 NT_HANDLER(profile_table);
 NT_HANDLER(profile_decide);
 NT_HANDLER(profile_state);
+NT_HANDLER(profile_checks);
 NT_HANDLER(runs);
 NT_HANDLER(run);
 NT_HANDLER(views);

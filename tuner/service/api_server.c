@@ -184,8 +184,17 @@ int nt_api_events(struct nt_exchange *x, struct nt_err *err)
 
 struct asked {
     struct nt_exchange *x;
-    const char *type;
+    const char *none;
 };
+
+/* Whole: an answer that broke off is none. */
+static bool is_json(const struct nt_buf *b)
+{
+    json_t *o = NULL;
+    int rc = nt_json_parse(nt_buf_str(b), b->len, "an answer", &o, NULL);
+    json_decref(o);
+    return rc == 0;
+}
 
 static void on_answer(void *data, const struct nt_queue_end *end, bool timed_out,
                       const struct nt_buf *out, const char *tail)
@@ -199,14 +208,18 @@ static void on_answer(void *data, const struct nt_queue_end *end, bool timed_out
     x->s->asks--;
     if (timed_out || end->signal != 0) {
         rc = nt_fail(&err, NT_E_NO, 0, "it took more time or memory than it may; ask for less");
-    } else if (end->exit_code != 0 && out->len == 0) {
+    } else if (end->exit_code == 2 && a->none != NULL) {
+        nt_buf_puts(&x->r->answer.body, a->none);
+        x->r->answer.status = 200;
+        x->r->answer.type = "application/json";
+    } else if (end->exit_code != 0 && !is_json(out)) {
         enum nt_code code = end->exit_code < 4 ? by_exit[end->exit_code] : NT_E_BUG;
         const char *words = strncmp(tail, "nccltune: ", 10) == 0 ? tail + 10 : tail;
         rc = nt_fail(&err, code, 0, "%s", words);
     } else {
         nt_buf_add(&x->r->answer.body, out->data, out->len);
         x->r->answer.status = 200;
-        x->r->answer.type = a->type;
+        x->r->answer.type = "application/json";
         rc = x->r->answer.body.failed ? nt_fail(&err, NT_E_NOMEM, 0, "answer") : 0;
     }
     free(a);
@@ -214,7 +227,7 @@ static void on_answer(void *data, const struct nt_queue_end *end, bool timed_out
 }
 
 int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
-                 const char *type, struct nt_err *err)
+                 const char *none, struct nt_err *err)
 {
     struct nt_service *s = x->s;
     const char *argv[NT_CHILD_ARGS] = {s->o->program};
@@ -237,7 +250,7 @@ int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *inp
     if (a == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "question");
     }
-    *a = (struct asked){.x = x, .type = type};
+    *a = (struct asked){.x = x, .none = none};
     for (size_t i = 0; args[i] != NULL && i + 2 < NT_CHILD_ARGS; i++) {
         argv[i + 1] = args[i];
     }

@@ -48,6 +48,7 @@ struct request {
     bool ready;  /* the answer is there */
     bool suspended;
     bool too_large;
+    bool refused; /* the answer is there, its body is still to be read, and thrown away */
     size_t seen_bytes;
     uint64_t spoke_ms; /* a stream's last bytes */
 };
@@ -298,6 +299,14 @@ static void refuse(struct request *r, unsigned status, const char *code, const c
     r->http->stats.too_large += status == 413;
 }
 
+/* A client that is still sending would not read an answer, but see its connection break. */
+static bool has_body(const struct request *r)
+{
+    const char *text = request_header(r, "Content-Length");
+    return request_header(r, "Transfer-Encoding") != NULL ||
+           (text != NULL && strcmp(text, "0") != 0);
+}
+
 static bool body_too_large(const struct request *r)
 {
     const char *text = request_header(r, "Content-Length");
@@ -341,7 +350,11 @@ static enum MHD_Result begin(struct nt_http *h, struct MHD_Connection *mhd, stru
         refuse(r, 413, "too_large", "the body is larger than the limit");
         return send_answer(r);
     }
-    return h->app.on_head(h->app.data, &r->pub) ? send_answer(r) : MHD_YES;
+    if (!h->app.on_head(h->app.data, &r->pub)) {
+        return MHD_YES;
+    }
+    r->refused = has_body(r);
+    return r->refused ? MHD_YES : send_answer(r);
 }
 
 static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const char *url,
@@ -366,13 +379,16 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const ch
             h->stats.too_large++;
             return MHD_NO;
         }
-        if (!r->too_large) {
+        if (!r->too_large && !r->refused) {
             nt_buf_add(&r->pub.body, data, *size);
         }
         *size = 0;
         return MHD_YES;
     }
     r->conn->begun_ms = 0;
+    if (r->refused) {
+        return send_answer(r);
+    }
     if (r->too_large || r->pub.body.failed) {
         refuse(r, 413, "too_large", "the body is larger than the limit");
         return send_answer(r);

@@ -1,14 +1,16 @@
 #include "tuner/service/look.h"
 #include "tuner/deliver/library.h"
 #include "tuner/deliver/machine.h"
+#include "tuner/deliver/safe.h"
 #include "tuner/topology/nvml.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { LIBRARY_MAX_BYTES = 1 << 30, USERS_MAX = 128, DEPTH_MAX = 64 };
+enum { USERS_MAX = 128, DEPTH_MAX = 64 };
 
 static void look_at_health(const struct nt_topology *t, struct nt_sight *s)
 {
@@ -23,29 +25,27 @@ static void look_at_health(const struct nt_topology *t, struct nt_sight *s)
     }
 }
 
-/* The libnccl of the rig that a change is tuned on, else what the loader finds. */
+/* The libnccl of the rig that a change is tuned on, else what the loader finds. Its hash is kept in
+ * a file: the library is large. */
 static void look_at_nccl(const struct nt_config *c, struct nt_sight *s)
 {
     static const char *const argv[] = {"nccltune", NULL};
     const struct nt_config_rig *rig = nt_config_rig(c, c->rig);
+    char preload[NT_CONFIG_TEXT + 16], folder[PATH_MAX], cache[PATH_MAX + 16];
+    const char *const chosen[] = {preload, NULL};
+    struct nt_command_line command = {.argv = argv, .env = (const char *const *)(void *)environ};
     struct nt_libraries found = {.n = 0};
+    bool has_cache = nt_state_folder("cache", folder, sizeof(folder), NULL) == 0;
 
-    if (rig != NULL && strncmp(rig->rig, "nccl", 4) != 0 && strncmp(rig->rig, "mps", 3) != 0) {
-        return; /* a recording or a model brings its own */
+    if (rig == NULL || (strncmp(rig->rig, "nccl", 4) != 0 && strncmp(rig->rig, "mps", 3) != 0)) {
+        return; /* a recording or a model brings its own; without a rig nobody asks */
     }
-    if (rig != NULL && rig->nccl[0] != '\0') {
-        struct nt_buf b;
-        nt_buf_init(&b, LIBRARY_MAX_BYTES);
-        if (nt_buf_read_file(&b, rig->nccl, NULL) == 0) {
-            nt_library_version(b.data, b.len, s->nccl, sizeof(s->nccl));
-            nt_sha256_hex(b.data, b.len, s->nccl_sha256);
-        }
-        nt_buf_done(&b);
-        return;
+    if (rig->nccl[0] != '\0') { /* as the loader would be told to take it */
+        (void)snprintf(preload, sizeof(preload), "LD_PRELOAD=%s", rig->nccl);
+        command.env = chosen;
     }
-    nt_libraries_find(
-        &(struct nt_command_line){.argv = argv, .env = (const char *const *)(void *)environ}, NULL,
-        &found);
+    (void)snprintf(cache, sizeof(cache), "%s/libraries.json", folder);
+    nt_libraries_find(&command, has_cache ? cache : NULL, &found);
     if (found.n > 0) {
         (void)snprintf(s->nccl, sizeof(s->nccl), "%s", found.v[0].version);
         (void)snprintf(s->nccl_sha256, sizeof(s->nccl_sha256), "%s", found.v[0].sha256);

@@ -84,7 +84,7 @@ static void answer(json_t *answers, const char *status, const char *words)
 static json_t *responses(const struct nt_route *r)
 {
     json_t *all = json_object(), *good;
-    char status[8];
+    char status[16];
     bool works = r->how != NT_ON_LOOP || strcmp(r->method, "GET") != 0 || r->gives != NULL;
 
     (void)snprintf(status, sizeof(status), "%u", r->status);
@@ -116,6 +116,12 @@ static json_t *responses(const struct nt_route *r)
     }
     if (works) {
         answer(all, "503", "the database cannot be used now, or too many ask at once");
+    }
+    if (r->also != 0) {
+        (void)snprintf(status, sizeof(status), "%u", r->also);
+        (void)json_object_set_new(all, status,
+                                  json_pack("{s:s, s:o}", "description", r->summary, "content",
+                                            content("application/json", ref(r->gives))));
     }
     return all;
 }

@@ -102,7 +102,8 @@ static const struct nt_param view_params[] = {
     .status = (status_)
 
 const struct nt_route nt_routes[] = {
-    {GET("/healthz", NONE, LOOP, healthz, NULL, "Health", "whether the service works")},
+    {GET("/healthz", NONE, LOOP, healthz, NULL, "Health", "whether the service works"),
+     .also = 503},
     {GET("/metrics", READ, LOOP, metrics, NULL, NULL, "figures for Prometheus"),
      .type = "text/plain; version=0.0.4"},
     {GET("/v1/openapi.json", NONE, LOOP, openapi, NULL, "Any", "this document")},
@@ -154,6 +155,8 @@ const struct nt_route nt_routes[] = {
      .type = "application/octet-stream", .keep = NT_KEEP_VERSION},
     {GET("/v1/profiles/{id}/decide", READ, WORK, profile_decide, decide_params, "Decision",
          "what would run for one call, and why")},
+    {GET("/v1/profiles/{id}/checks", READ, LOOP, profile_checks, NULL, "Checks",
+         "checks of the profile against the default, and where they changed")},
     {.method = "PATCH",
      .path = "/v1/profiles/{id}",
      .role = NT_ROLE_ADMIN,

@@ -487,6 +487,7 @@ static void on_slow(uv_timer_t *t)
     struct nt_service *s = t->data;
     close_readers(s, false);
     nt_service_look_at_profiles(s);
+    nt_checks_due(s);
     nt_http_beat(s->http, BEAT_MS);
 }
 

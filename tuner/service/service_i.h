@@ -20,6 +20,8 @@ struct nt_running { /* a job's child */
     int64_t id;
     struct nt_child *child; /* NULL: one of a former daemon is being ended */
     struct nt_store_owner former;
+    uint8_t kind; /* enum nt_queue_kind */
+    char rig[64];
     bool asked; /* the former one was sent SIGTERM */
     uint64_t since_ms;
     char *progress;   /* its last, JSON; NULL: none yet */
@@ -92,11 +94,30 @@ NT_MUST_CHECK int nt_jobs_priority(struct nt_service *s, int64_t id, int priorit
 /* What a client may ask for, checked: JSON text of it appended to *out. */
 NT_MUST_CHECK int nt_jobs_check_ask(const struct nt_config *c, const json_t *body,
                                     struct nt_buf *out, struct nt_err *err);
+/* The words of a job's command line; done with nt_command_done(). run: of a check. */
+struct nt_command_words {
+    const char *v[NT_CHILD_ARGS]; /* NULL-ended, into text */
+    size_t n, at[NT_CHILD_ARGS];
+    struct nt_buf text;
+};
+NT_MUST_CHECK int nt_command_make(struct nt_command_words *c, const struct nt_service *s,
+                                  const struct nt_config_rig *r, const struct nt_store_entry *e,
+                                  int64_t run, struct nt_err *err);
+void nt_command_done(struct nt_command_words *c);
 const struct nt_running *nt_jobs_running(const struct nt_service *s, int64_t id);
 
-/* Starts `nccltune ARGS…` whose stdout answers the request. type: of the answer. */
+/* The command line of a check of the rig's profile, or of the one asked for, into *ret_run: the run
+ * whose profile it is. NT_E_NO: there is none. */
+NT_MUST_CHECK int nt_checks_run_of(struct nt_service *s, const struct nt_store_entry *e,
+                                   int64_t *ret_run, struct nt_err *err);
+/* What a check said, as an event; false: it said nothing that can be read. */
+bool nt_checks_take(struct nt_service *s, int64_t id, const char *rig, const char *out, size_t len);
+void nt_checks_due(struct nt_service *s); /* queues those whose time has come */
+
+/* Starts `nccltune ARGS…`, whose stdout, JSON, answers the request. none: the answer where it says
+ * that there is nothing (exit code 2); NULL: that is bad input. */
 NT_MUST_CHECK int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
-                               const char *type, struct nt_err *err);
+                               const char *none, struct nt_err *err);
 
 /* watcher.c: what is seen of the machine, and what follows from it. */
 NT_MUST_CHECK int nt_watcher_open(struct nt_service *s, struct nt_err *err);

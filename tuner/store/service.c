@@ -198,6 +198,49 @@ int nt_store_queue_load(struct nt_store *s, int64_t id, nt_store_entry_cb on_ent
                : rc;
 }
 
+/* The two numbers of the first row; zeros: no row. */
+static int two_numbers(struct nt_store *s, const char *sql, const struct nt_value *v, size_t n,
+                       int64_t *a, int64_t *b, struct nt_err *err)
+{
+    sqlite3_stmt *st = NULL;
+    int rc = ask(s, sql, v, n, &st, err), step = SQLITE_DONE;
+    *a = *b = 0;
+    if (rc == 0) {
+        step = sqlite3_step(st);
+        if (step == SQLITE_ROW) {
+            *a = sqlite3_column_int64(st, 0);
+            *b = sqlite3_column_int64(st, 1);
+        } else if (step != SQLITE_DONE) {
+            rc = nt_db_fail(s, err, NULL);
+        }
+    }
+    (void)sqlite3_finalize(st);
+    return rc;
+}
+
+int nt_store_rig_profile(struct nt_store *s, const char *rig, int64_t *ret_profile,
+                         int64_t *ret_job, struct nt_err *err)
+{
+    static const char sql[] =
+        "SELECT p.id, p.job_id FROM queue AS q JOIN job AS j ON j.key = q.key"
+        " JOIN profile AS p ON p.job_id = j.id"
+        " WHERE q.rig = ?1 AND p.id NOT IN (SELECT profile_id FROM profile_state)"
+        " ORDER BY p.id DESC LIMIT 1";
+    const struct nt_value v[] = {nt_v_text(rig)};
+    return two_numbers(s, sql, v, NT_COUNT(v), ret_profile, ret_job, err);
+}
+
+int nt_store_queue_last(struct nt_store *s, enum nt_queue_kind kind, const char *rig,
+                        uint64_t *ret_ms, struct nt_err *err)
+{
+    const struct nt_value v[] = {nt_v_text(nt_queue_kind_names[kind]), nt_v_text(rig)};
+    int64_t at = 0, none;
+    int rc = two_numbers(s, "SELECT max(created_ms), 0 FROM queue WHERE kind = ?1 AND rig = ?2", v,
+                         NT_COUNT(v), &at, &none, err);
+    *ret_ms = (uint64_t)at;
+    return rc;
+}
+
 bool nt_store_owner_of(int64_t pid, struct nt_store_owner *ret)
 {
     struct nt_owner o;

@@ -66,6 +66,13 @@ NT_MUST_CHECK int nt_store_queue_living(struct nt_store *s, nt_store_entry_cb on
 NT_MUST_CHECK int nt_store_queue_load(struct nt_store *s, int64_t id, nt_store_entry_cb on_entry,
                                       void *data, struct nt_err *err);
 
+/* The newest current profile that an entry of this rig made; *ret_job 0: none. */
+NT_MUST_CHECK int nt_store_rig_profile(struct nt_store *s, const char *rig, int64_t *ret_profile,
+                                       int64_t *ret_job, struct nt_err *err);
+/* When an entry of this kind and rig was last added; 0: never. */
+NT_MUST_CHECK int nt_store_queue_last(struct nt_store *s, enum nt_queue_kind kind, const char *rig,
+                                      uint64_t *ret_ms, struct nt_err *err);
+
 /* The process of this pid as it is now; false when there is none. */
 bool nt_store_owner_of(int64_t pid, struct nt_store_owner *ret);
 bool nt_store_owner_alive(const struct nt_store_owner *o);
