@@ -188,6 +188,22 @@ bool nt_call_equal(const struct nt_call *a, const struct nt_call *b)
            a->chunk_bytes == b->chunk_bytes && a->backend == b->backend;
 }
 
+/* A symmetric window that NCCL takes no kernel of its own for is a registered buffer. */
+static int memory_of(uint8_t backend, const struct nt_executed *x)
+{
+    return backend == NT_BE_NCCL_SYMMETRIC && x->algo != NT_SYMMETRIC ? NT_BE_REGISTERED
+           : backend == NT_BE_TORCH                                   ? NT_BE_NCCL
+                                                                      : backend;
+}
+
+bool nt_backend_same_path(const struct nt_call *a, const struct nt_executed *xa,
+                          const struct nt_call *b, const struct nt_executed *xb)
+{
+    return strcmp(nt_backends[a->backend].library, nt_backends[b->backend].library) == 0 &&
+           memory_of(a->backend, xa) == memory_of(b->backend, xb) && xa->algo >= 0 &&
+           nt_executed_equal(xa, xb);
+}
+
 bool nt_call_fits(const struct nt_call *c)
 {
     if (c->algo < 0 || c->proto < 0) {

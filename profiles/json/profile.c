@@ -214,6 +214,18 @@ const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int c
     return NULL;
 }
 
+const struct nt_profile_backend *nt_profile_backend(const struct nt_profile *p, int coll,
+                                                    uint64_t bytes, int mode)
+{
+    for (size_t i = 0; i < p->backends.rows.n; i++) {
+        const struct nt_profile_backend *r = &p->backends.rows.v[i];
+        if (r->coll == coll && r->mode == mode && bytes >= r->min_bytes && bytes <= r->max_bytes) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
 const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
                                                    enum nt_product product, int coll,
                                                    uint64_t bytes, int mode)

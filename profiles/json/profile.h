@@ -99,6 +99,34 @@ struct nt_profile_classes {
     size_t n;
 };
 
+/* Who moves the bytes of one collective in one mode between two sizes; the rest stays NCCL's. */
+struct nt_profile_backend {
+    uint64_t min_bytes, max_bytes; /* inclusive */
+    int coll, mode, backend;       /* enums */
+    int algo, proto;               /* of our own kernels and of NCCL under it; -1: its own choice */
+    unsigned blocks;               /* 0: its own choice */
+    int numerics, bits;            /* enum nt_numerics; enum nt_bits against NCCL left alone */
+    struct nt_texts serves;        /* "bf16/out": what it was right in; nothing else is for it */
+};
+struct nt_profile_backends {
+    struct nt_profile_backend *v;
+    size_t n;
+};
+/* Evidence of one class, against the fastest of NCCL's default, the table and as found. */
+struct nt_profile_backend_class {
+    uint64_t bytes;
+    int coll, mode, verdict; /* enum nt_class_verdict */
+    const char *setting;     /* "ipc two_shot/direct" */
+    const char *rival;       /* "default", "table", "as-found" */
+    double default_ns, rival_ns, ns, gain, interval[2], p_adjusted, guard_upper;
+    unsigned pairs;
+    const char *why; /* "" when tuned */
+};
+struct nt_profile_backend_classes {
+    struct nt_profile_backend_class *v;
+    size_t n;
+};
+
 struct nt_profile_product {
     bool present; /* the job confirmed this product (it may be empty: the defaults win) */
     struct nt_assigns vars;
@@ -127,6 +155,14 @@ struct nt_profile {
     } baselines;
     struct nt_texts modes, dtypes, places; /* names of the vocabulary that rows were confirmed in */
     struct nt_profile_product product[NT_PRODUCT_COUNT];
+    struct {
+        bool present; /* others than NCCL as it is were raced */
+        bool same_bits;
+        struct nt_texts asked;
+        struct nt_profile_backends rows;
+        struct nt_profile_backend_classes classes;
+        struct nt_noteds notes; /* not to be had, ruled out, ties */
+    } backends;
     struct nt_noteds not_checked, not_allowed_here, inert;
     struct nt_noteds tried; /* process settings, and what became of each */
     struct {
@@ -199,6 +235,10 @@ const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int c
 const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
                                                    enum nt_product product, int coll,
                                                    uint64_t bytes, int mode);
+
+/* The backend of a call; NULL: NCCL as it is. */
+const struct nt_profile_backend *nt_profile_backend(const struct nt_profile *p, int coll,
+                                                    uint64_t bytes, int mode);
 
 /* What would run for one call, and why. Borrows from the profile. mode < 0: any. A product that the
  * profile does not have: NT_E_INVAL. */

@@ -180,6 +180,71 @@ static int check_product(const struct nt_profile *p, enum nt_product which, unsi
     return rc;
 }
 
+static bool backend_proved(const struct nt_profile *p, const struct nt_profile_backend *r)
+{
+    for (size_t i = 0; i < p->backends.classes.n; i++) {
+        const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
+        if (c->coll == r->coll && c->mode == r->mode && c->verdict == NT_VD_TUNED &&
+            c->bytes >= r->min_bytes && c->bytes <= r->max_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int check_backend(const struct nt_profile *p, size_t at, struct nt_err *err)
+{
+    const struct nt_profile_backend *r = &p->backends.rows.v[at];
+    const struct nt_call call = {
+        .algo = (int8_t)r->algo, .proto = (int8_t)r->proto, .backend = (uint8_t)r->backend};
+
+    if (r->coll < 0 || r->coll >= NT_COLL_COUNT || r->mode < 0 || r->mode >= NT_MODE_COUNT ||
+        r->backend <= NT_BE_NCCL || r->backend >= NT_BACKEND_COUNT || r->numerics < 0 ||
+        r->numerics >= NT_NUM_COUNT || r->bits < 0 || r->bits >= NT_BITS_COUNT) {
+        return bad(err, "row", "collective, mode, backend or its numbers out of range");
+    }
+    if (r->algo < -1 || r->algo >= NT_ALGO_ALL || r->proto < -1 || r->proto >= NT_PROTO_ALL ||
+        !nt_call_fits(&call)) {
+        return bad(err, "row", "not an algorithm and protocol of this backend");
+    }
+    if (r->min_bytes > r->max_bytes || r->max_bytes > INT64_MAX || r->serves.n == 0) {
+        return bad(err, "row", "serves nothing");
+    }
+    if (p->backends.same_bits && r->bits != NT_BITS_SAME) {
+        return bad(err, "row.bits", "not the same, which was asked for");
+    }
+    for (size_t i = 0; i < at; i++) {
+        const struct nt_profile_backend *o = &p->backends.rows.v[i];
+        if (o->coll == r->coll && o->mode == r->mode && o->min_bytes <= r->max_bytes &&
+            r->min_bytes <= o->max_bytes) {
+            return bad(err, "rows", "two of one collective and mode overlap");
+        }
+    }
+    return backend_proved(p, r) ? 0 : bad(err, "row", "no class in it was found faster");
+}
+
+static int check_backends(const struct nt_profile *p, struct nt_err *err)
+{
+    int rc = 0;
+
+    if (p->backends.rows.n > NT_PROFILE_MAX_ROWS) {
+        return bad(err, "rows", "too many");
+    }
+    for (size_t i = 0; rc == 0 && i < p->backends.classes.n; i++) {
+        const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
+        if (c->coll < 0 || c->coll >= NT_COLL_COUNT || c->mode < 0 || c->mode >= NT_MODE_COUNT ||
+            c->verdict < 0 || c->verdict >= NT_VD_COUNT || c->bytes == 0) {
+            rc = bad(err, "class", "collective, mode, verdict or bytes out of range");
+        } else if (c->default_ns <= 0 || c->rival_ns <= 0 || c->ns <= 0) { /* NAN passes */
+            rc = bad(err, "class", "times must be above 0");
+        }
+    }
+    for (size_t i = 0; rc == 0 && i < p->backends.rows.n; i++) {
+        rc = check_backend(p, i, err);
+    }
+    return rc;
+}
+
 static int check_delivery(const struct nt_profile *p, struct nt_err *err)
 {
     char hash[NT_HASH_HEX + 1], file[NT_HASH_HEX + 16];
@@ -226,6 +291,9 @@ int nt_profile_check(const struct nt_profile *p, struct nt_err *err)
             rc = nt_wrap(err, check_product(p, (enum nt_product)i, version, err), "products.%s",
                          nt_product_names[i]);
         }
+    }
+    if (rc == 0 && p->backends.present) {
+        rc = nt_wrap(err, check_backends(p, err), "backends");
     }
     if (rc == 0) {
         rc = check_delivery(p, err);

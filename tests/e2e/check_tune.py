@@ -1,6 +1,6 @@
 """Whole jobs by the program itself.
 
-usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake
+usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake backends
 NT_E2E_KILLS: random steps at which the driver is killed (default 6)
 """
 import json
@@ -387,8 +387,43 @@ def after_failure(p, job):
                  "EXISTS (SELECT 1 FROM trial l WHERE l.job_id = ?1 AND l.seq > t.seq + 3 AND l.status = 'ok')", job)
 
 
+# ------------------------------------------------------------------ who moves the bytes
+
+def part_backends(build, check):
+    """Raced, confirmed, kept and found again; a killed job goes on to the same profile."""
+    with Place(build) as p:
+        words = p.world("--backends", "nccl,nccl-symmetric,ipc,torch-symm-mem", sizes="1K,128K,1M")
+        got = p.tune(*words)
+        check.ends("backends", got, 0, "name another backend")
+        want = profile(p)
+        rows = want["backends"]["rows"]
+        check.that({r["backend"] for r in rows} == {"ipc", "nccl-symmetric"}, "rows:", rows)
+        check.that(all(set(r["serves"]) == {"bf16/out", "bf16/in", "fp32/out", "fp32/in"} for r in rows), "rows:", rows)
+        check.that(any(n["setting"] == "torch-symm-mem" for n in want["backends"]["notes"]), "notes:", want["backends"]["notes"])
+        kept = dict(p.sql("SELECT s.backend, count(*) FROM trial AS t JOIN setting AS s ON s.id = t.setting_id GROUP BY 1"))
+        check.that({"nccl", "ipc", "nccl-symmetric", "torch-symm-mem"} <= set(kept), "trials:", kept)
+        bits = dict(p.sql("SELECT bits, count(*) FROM trial WHERE job_id = 1 GROUP BY 1"))
+        check.that({"same", "different"} <= set(bits), "bits:", bits)
+        check.ends("show", p.run("show", p.out), 0, "row       all_reduce")
+        check.ends("decide", p.run("decide", p.out, "--collective", "all_reduce", "--bytes", "1K"), 0, "backend   ipc one_shot")
+        total = p.sql("SELECT count(*) FROM trial WHERE job_id = 1")[0][0]
+        first = p.sql("SELECT count(*) FROM trial AS t JOIN gang AS g ON g.job_id = t.job_id AND g.number = t.gang "
+                      "WHERE t.job_id = 1 AND g.arm <> 'backends' AND t.seq < (SELECT min(seq) FROM gang WHERE arm = 'backends')")[0][0]
+        for job, n in enumerate((first + 20, (first + total) // 2, total), start=2):
+            rc, _, err = p.tune(*words, "-q", "--die-after", n)
+            if not check.that(rc == -signal.SIGKILL, f"killed after {n} of {total}: exit {rc} {err}"):
+                continue
+            rc, out, err = p.tune("-q", "--probe", p.probe, "--resume", job)
+            check.that(rc == 0, f"resume after {n}: exit {rc} {out}{err}")
+        check.clean("backends", p)
+        check.ends("same bits", p.tune(*words, "--same-bits"), 0)
+        check.that({r["backend"] for r in profile(p)["backends"]["rows"]} == {"nccl-symmetric"}, "same bits:", profile(p)["backends"])
+        check.ends("none such", p.tune(*p.world("--backends", "nccl,ipx")), 2, "did you mean 'ipc'")
+        check.ends("same bits of what", p.tune(*p.world("--same-bits")), 2, "--backends")
+
+
 PARTS = {"input": part_input, "machine": part_machine, "database": part_database, "faults": part_faults,
-         "signals": part_signals, "kill": part_kill, "fake": part_fake}
+         "signals": part_signals, "kill": part_kill, "fake": part_fake, "backends": part_backends}
 
 
 def main():

@@ -2,6 +2,7 @@
 #include "tuner/base/rng.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 void world_init(struct world *w, uint64_t seed)
@@ -19,9 +20,27 @@ static float cost(const struct nt_case *cs, int algo, int proto)
     return (float)us;
 }
 
+/* Backends that are not NCCL's own path. */
+static bool own_kernel(const struct nt_call *c)
+{
+    return c->backend == NT_BE_NCCL_SYMMETRIC || c->backend == NT_BE_IPC ||
+           c->backend == NT_BE_HOST;
+}
+
 void world_executed(const struct nt_case *cs, const struct nt_call *call, const char *vars,
                     struct nt_executed *x)
 {
+    if (call->backend == NT_BE_NCCL_SYMMETRIC) {
+        *x = (struct nt_executed){.algo = NT_SYMMETRIC, .proto = NT_WINDOW};
+        return;
+    }
+    if (own_kernel(call)) {
+        *x = (struct nt_executed){.algo = call->algo,
+                                  .proto = call->proto,
+                                  .channels = call->channels > 0 ? call->channels : 32,
+                                  .warps = 16};
+        return;
+    }
     uint16_t open = strstr(vars, "NCHANNELS=16") != NULL ? 16 : 2;
     uint16_t useful = cs->bytes < 4096 ? 1 : open;
 
@@ -50,6 +69,15 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
     struct nt_executed x = {0};
     double ns, b = (double)cs->bytes;
 
+    if (own_kernel(call) && !w->null) {
+        bool two = call->algo == NT_TWO_SHOT;
+        ns = call->backend == NT_BE_NCCL_SYMMETRIC ? 40e3 + b * 0.06
+             : two                                 ? 30e3 + b * 0.08
+                                                   : 15e3 + b * 0.4;
+        ns = call->backend == NT_BE_HOST ? ns * 10 : ns;
+        ns *= call->proto == NT_PULL ? 1.2 : 1;
+        return cs->mode == NT_EAGER ? ns + 15e3 : ns;
+    }
     world_executed(cs, w->null ? &NT_CALL_DEFAULT : call, w->null ? "" : vars, &x);
     /* Unlike the estimate, the tree is far better from 16 KiB to 1 MiB. */
     ns = x.algo == NT_TREE ? 60e3 + b * (b > 1048576 ? 0.25 : 0.05) : 90e3 + b * 0.14;
@@ -61,7 +89,7 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
 /* What a call asks for in its arm: the tuner of the search, the rows of a table, nothing. */
 static struct nt_call asked(const struct world *w, const struct nt_plan_step *s)
 {
-    if (s->arm == NT_ARM_SEARCH) {
+    if (s->arm == NT_ARM_SEARCH || s->arm == NT_ARM_BACKENDS) {
         return s->m.call;
     }
     for (size_t i = 0; s->arm == NT_ARM_TABLE && i < w->nrows; i++) {
@@ -132,6 +160,14 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
         w->hung = *s;
         w->hung.vars = NULL;
         r->status = NT_ST_TIMEOUT;
+    } else if (nt_backends[c.call.backend].probe[0] == 'f') {
+        r->status = NT_ST_UNAVAILABLE;
+        (void)snprintf(r->error, sizeof(r->error), "no framework here");
+    } else if (own_kernel(&c.call)) {
+        r->status = w->fault != NULL ? w->fault(&c) : NT_ST_OK;
+        r->bits = (m->flags & NT_M_BITS) == 0                 ? NT_BITS_UNKNOWN
+                  : nt_backends[c.call.backend].numerics != 0 ? NT_BITS_DIFFERENT
+                                                              : NT_BITS_SAME;
     } else if (c.call.algo > NT_RING || (c.call.algo >= 0 && c.call.proto == NT_LL128)) {
         r->status = NT_ST_UNAVAILABLE;
     } else if (w->fault != NULL) {

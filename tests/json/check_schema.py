@@ -53,6 +53,12 @@ bad = [
     (["products", "static", "vars"], {"LD_PRELOAD": "/x.so"}),
     (["products", "static", "vars"], {"NCCL_BUFFSIZE": "$(id)"}),
     (["products", "table", "classes", 0, "verdict"], "great"),
+    (["backends", "rows", 0, "backend"], "nccl"),
+    (["backends", "rows", 0, "serves"], []),
+    (["backends", "rows", 0, "serves"], ["bf16"]),
+    (["backends", "rows", 0, "bits"], None),
+    (["backends", "classes"], None),
+    (["backends", "asked"], ["rccl"]),
     (["health"], ["two\nlines"]),
     (["delivery", "hash"], "0"),
 ]

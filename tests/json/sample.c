@@ -57,6 +57,44 @@ struct nt_profile *nt_sample_empty(void)
     return p;
 }
 
+static void add_backends(struct nt_profile *p)
+{
+    struct nt_profile_backend *r;
+
+    p->backends.present = true;
+    *NT_PROFILE_ADD(p, &p->backends.asked) = "nccl";
+    *NT_PROFILE_ADD(p, &p->backends.asked) = "ipc";
+    r = NT_PROFILE_ADD(p, &p->backends.rows);
+    *r = (struct nt_profile_backend){.min_bytes = 1024,
+                                     .max_bytes = 16384,
+                                     .coll = NT_ALL_REDUCE,
+                                     .mode = NT_GRAPH,
+                                     .backend = NT_BE_IPC,
+                                     .algo = NT_ONE_SHOT,
+                                     .proto = NT_PUSH,
+                                     .numerics = NT_NUM_RANK,
+                                     .bits = NT_BITS_DIFFERENT};
+    *NT_PROFILE_ADD(p, &r->serves) = "bf16/out";
+    *NT_PROFILE_ADD(p, &p->backends.classes) =
+        (struct nt_profile_backend_class){.bytes = 4096,
+                                          .coll = NT_ALL_REDUCE,
+                                          .mode = NT_GRAPH,
+                                          .verdict = NT_VD_TUNED,
+                                          .setting = "ipc one_shot/push",
+                                          .rival = "table",
+                                          .default_ns = 9000,
+                                          .rival_ns = 8500,
+                                          .ns = 5000,
+                                          .gain = 0.41,
+                                          .interval = {0.39, 0.43},
+                                          .p_adjusted = 0.0005,
+                                          .guard_upper = 0.62,
+                                          .pairs = 12,
+                                          .why = ""};
+    *NT_PROFILE_ADD(p, &p->backends.notes) =
+        (struct nt_noted){"nccl-symmetric", "no symmetric window here", NAN};
+}
+
 struct nt_profile *nt_sample_profile(void)
 {
     struct nt_profile *p = head();
@@ -105,6 +143,7 @@ struct nt_profile *nt_sample_profile(void)
     *noted = (struct nt_noted){"tree/ll", "slower in eager mode", NAN};
     noted = NT_PROFILE_ADD(p, &p->inert);
     *noted = (struct nt_noted){"NCCL_LL128_BUFFSIZE", "LL128 is not available here", 31457280};
+    add_backends(p);
     p->memory.default_bytes = 500000000;
     p->memory.table_bytes = 700000000;
     p->first_call.default_ns = 1.2e9;

@@ -137,6 +137,13 @@ static void test_changed_documents_are_refused(void **state)
         {"\"Example GPU\"", "\"Example\\u0000GPU\"", "not JSON"},
         {"\"gain\": 0.25,", "\"gain\": \"x\",", "gain: must be a number"},
         {"\"modes\": [", "\"modes\": [\"lazy\",", "unknown mode 'lazy'"},
+        {"\"backend\": \"ipc\"", "\"backend\": \"nccl\"", "out of range"},
+        {"\"backend\": \"ipc\"", "\"backend\": \"nccl-symmetric\"", "not an algorithm"},
+        {"\"backend\": \"ipc\"", "\"backend\": \"ipx\"", "did you mean 'ipc'"},
+        {"\"max_bytes\": 16384", "\"max_bytes\": 2048", "no class in it was found faster"},
+        {"\"max_bytes\": 16384", "\"max_bytes\": 512", "serves nothing"},
+        {"\"same_bits\": false", "\"same_bits\": true", "row.bits"},
+        {"\"algo\": \"ring\"", "\"algo\": \"one_shot\"", "algo and proto go together"},
     };
     struct nt_profile *p = finished();
     char *text = dumped(p);

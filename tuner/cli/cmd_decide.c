@@ -83,6 +83,28 @@ static int print_json(const struct nt_profile *p, const struct nt_profile_choice
     return rc;
 }
 
+/* Who moves the bytes, by mode; nothing where it is NCCL as it is. */
+static void print_backends(const struct nt_profile *p, int coll, uint64_t bytes, int mode)
+{
+    for (int m = 0; m < NT_MODE_COUNT; m++) {
+        const struct nt_profile_backend *r =
+            mode < 0 || mode == m ? nt_profile_backend(p, coll, bytes, m) : NULL;
+        struct nt_call call;
+        char text[64];
+        if (r == NULL) {
+            continue;
+        }
+        call = (struct nt_call){.algo = (int8_t)r->algo,
+                                .proto = (int8_t)r->proto,
+                                .channels = (uint16_t)r->blocks,
+                                .backend = (uint8_t)r->backend};
+        (void)printf("  backend   %s in %s mode, bits %s; where the deployment cannot select it, "
+                     "NCCL as above\n",
+                     nt_call_text(&call, text, sizeof(text)), nt_mode_names[m],
+                     nt_bits_names[r->bits]);
+    }
+}
+
 static int run_decide(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct decide_args *a = opts;
@@ -113,6 +135,7 @@ static int run_decide(const void *opts, unsigned nargs, char **args, struct nt_e
             (void)printf("  variable  %s=%s\n", p->product[product].vars.v[i].name,
                          p->product[product].vars.v[i].value);
         }
+        print_backends(p, coll, a->bytes, mode);
         if (d.evidence == NULL && mode >= 0) {
             (void)printf("  evidence  none of mode %s\n", nt_mode_names[mode]);
         }

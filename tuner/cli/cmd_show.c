@@ -213,6 +213,59 @@ static void print_noteds(const char *title, const struct nt_noteds *list)
     }
 }
 
+static void print_backend_class(const struct nt_profile_backend_class *c)
+{
+    char bytes[24], a[24], b[24], gain[48] = "-";
+    const char *rival = time_text(c->rival_ns, a, sizeof(a)), *now = time_text(c->ns, b, sizeof(b));
+
+    if (!isnan(c->gain) && !isnan(c->interval[0])) {
+        (void)snprintf(gain, sizeof(gain), "%+.1f %% [%.1f, %.1f]", 100 * c->gain,
+                       100 * c->interval[0], 100 * c->interval[1]);
+    }
+    (void)printf("  %-15s%8s  %-7s%*s %-9s%*s  %-24s%-28s%s%s%s\n", nt_coll_names[c->coll],
+                 nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
+                 width(rival, 10), rival, c->rival != NULL ? c->rival : "", width(now, 10), now,
+                 gain, c->setting, nt_class_verdict_names[c->verdict],
+                 c->why != NULL && c->why[0] != '\0' ? ": " : "", c->why != NULL ? c->why : "");
+}
+
+static void print_backends(const struct nt_profile *p)
+{
+    if (!p->backends.present) {
+        return;
+    }
+    (void)printf("\nbackends%s%s\n", p->backends.same_bits ? ", only with NCCL's bits" : "",
+                 p->backends.rows.n == 0 ? ": NCCL as it is wins here" : "");
+    for (size_t i = 0; i < p->backends.rows.n; i++) {
+        const struct nt_profile_backend *r = &p->backends.rows.v[i];
+        struct nt_call call = {.algo = (int8_t)r->algo,
+                               .proto = (int8_t)r->proto,
+                               .channels = (uint16_t)r->blocks,
+                               .backend = (uint8_t)r->backend};
+        char lo[24], hi[24], text[64];
+        (void)printf("  row       %s %s to %s %s: %s, adds up as %s, bits %s; for",
+                     nt_coll_names[r->coll], nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
+                     nt_format_bytes(r->max_bytes, hi, sizeof(hi)), nt_mode_names[r->mode],
+                     nt_call_text(&call, text, sizeof(text)), nt_numerics_names[r->numerics],
+                     nt_bits_names[r->bits]);
+        for (size_t k = 0; k < r->serves.n; k++) {
+            (void)printf(" %s", r->serves.v[k]);
+        }
+        (void)printf("\n");
+    }
+    if (p->backends.classes.n > 0) {
+        (void)printf("  %-15s%8s  %-7s%10s %-9s%10s  %-24s%-28s%s\n", "collective", "bytes", "mode",
+                     "best of", "NCCL", "backend", "gain [95 %]", "setting", "verdict");
+    }
+    for (size_t i = 0; i < p->backends.classes.n; i++) {
+        print_backend_class(&p->backends.classes.v[i]);
+    }
+    for (size_t i = 0; i < p->backends.notes.n; i++) {
+        (void)printf("  out       %s: %s\n", p->backends.notes.v[i].setting,
+                     p->backends.notes.v[i].why);
+    }
+}
+
 static void print_costs(const struct nt_profile *p)
 {
     char a[24], b[24], c[24];
@@ -252,6 +305,7 @@ static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err
         for (int i = NT_PRODUCT_COUNT - 1; i >= 0; i--) {
             print_product(p, (enum nt_product)i, a->reproduce);
         }
+        print_backends(p);
         (void)printf("\n");
         print_noteds("not checked", &p->not_checked);
         print_noteds("not allowed", &p->not_allowed_here);

@@ -24,12 +24,12 @@
 
 struct tune_args {
     const char *rig, *collectives, *workload, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl,
-        *devices, *format, *pace, *probe, *ticket, *progress;
+        *devices, *format, *pace, *backends, *probe, *ticket, *progress;
     struct nt_strs fix, env, try;
     uint32_t ranks, pairs, nodes;
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
-    bool dry_run, null, quiet;
+    bool dry_run, null, quiet, same_bits;
     uint64_t die_after;
 };
 
@@ -76,6 +76,11 @@ static const struct nt_opt opts[] = {
      .arg = "EFFORT",
      .help = "how much time to spend (default standard)",
      .choices = nt_effort_names},
+    NT_OPT(NT_O_STR, T, backends, "backends", 0, "LIST",
+           "who may move the bytes: nccl, nccl-registered, nccl-symmetric, ipc, host-memory, …, or "
+           "auto for all that this program measures (default nccl)"),
+    NT_OPT(NT_O_FLAG, T, same_bits, "same-bits", 0, NULL,
+           "only backends whose results have every bit of NCCL's"),
     NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
            "end within this time; refused below the least that works"),
     NT_OPT(NT_O_STRS, T, try, "try", 0, "NAME=A,B",
@@ -305,6 +310,9 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         {(recording || model) && a->probe != NULL, "--probe: a stand-in has its own program"},
         {(recording || model) && a->nccl != NULL, "--nccl: a stand-in runs none"},
         {(recording || model) && a->devices != NULL, "--devices: a stand-in has none"},
+        {(recording || model) && a->backends != NULL, "--backends: a stand-in has only NCCL"},
+        {a->same_bits && a->backends == NULL, "--same-bits: says something about --backends"},
+        {a->resume != 0 && a->backends != NULL, "--backends: a resumed job has its own"},
         {!model && a->nodes != 0, "--nodes: for models only"},
         {!recording && a->null, "--null: for recordings only"},
         {a->resume != 0 && a->workload != NULL, "--workload: a resumed job has its own"},
@@ -343,6 +351,28 @@ static int take_colls(struct tune *t, struct nt_err *err)
                    : rc;
 }
 
+/* NCCL as it is takes part always: it is what the others are judged against. */
+static int take_backends(struct tune *t, struct nt_err *err)
+{
+    struct nt_spec *s = &t->spec;
+    const char *asked = t->a->backends;
+    int rc = 0;
+
+    if (asked != NULL && strcmp(asked, "auto") == 0) {
+        for (int b = 0; b < NT_BACKEND_COUNT; b++) {
+            s->backends[b] = strcmp(nt_backends[b].probe, "nccl") == 0;
+        }
+    } else if (asked != NULL) {
+        rc = nt_wrap(
+            err,
+            nt_spec_set(asked, nt_backend_names, "backend", s->backends, NT_BACKEND_COUNT, err),
+            "--backends");
+    }
+    s->backends[NT_BE_NCCL] = true;
+    s->same_bits = t->a->same_bits;
+    return rc;
+}
+
 /* The ladder is final: what each of its sizes is worth. */
 static int weigh(struct tune *t, struct nt_err *err)
 {
@@ -375,6 +405,7 @@ static int make_spec(struct tune *t, struct nt_err *err)
     s->max_memory_bytes = a->max_memory;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
     rc = take_colls(t, err);
+    rc = rc == 0 ? take_backends(t, err) : rc;
     rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
     rc = rc == 0
              ? nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err)
@@ -465,7 +496,11 @@ static void print_plan(const struct nt_spec *s)
     for (int i = 0; i < NT_COLL_COUNT; i++) {
         (void)printf("%s%s", s->colls[i] ? " " : "", s->colls[i] ? nt_coll_names[i] : "");
     }
-    (void)printf("\nsizes     ");
+    (void)printf("\nbackends  ");
+    for (int i = 0; i < NT_BACKEND_COUNT; i++) {
+        (void)printf("%s%s", s->backends[i] ? " " : "", s->backends[i] ? nt_backend_names[i] : "");
+    }
+    (void)printf("%s\nsizes     ", s->same_bits ? ", same bits only" : "");
     for (size_t i = 0; i < s->nsizes; i++) {
         (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
     }
@@ -506,6 +541,9 @@ static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
         (void)printf(
             "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",
             n[NT_TABLE], n[NT_STATIC], 100 * best);
+    }
+    if (p->backends.rows.n > 0) {
+        (void)printf("%zu rows name another backend than NCCL as it is.\n", p->backends.rows.n);
     }
     if (served > 0) {
         (void)printf("%zu more served by them, not slower, faster by itself not proved.\n", served);

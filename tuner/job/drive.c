@@ -522,7 +522,7 @@ static void do_step(struct nt_drive *d)
         nt_gang_cells(s->gang, &d->step.cs);
         return;
     }
-    if (d->step.arm != NT_ARM_SEARCH && !d->c->virtual_time) {
+    if (d->step.arm != NT_ARM_SEARCH && d->step.arm != NT_ARM_BACKENDS && !d->c->virtual_time) {
         m.call = NT_CALL_DEFAULT; /* the delivered table decides, or nobody */
     }
     nt_gang_measure(s->gang, &m);

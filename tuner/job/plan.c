@@ -10,21 +10,32 @@
 
 const char *const nt_arm_names[NT_ARM_COUNT + 1] = {
     [NT_ARM_SEARCH] = "search", [NT_ARM_DEFAULT] = "default",   [NT_ARM_TABLE] = "table",
-    [NT_ARM_STATIC] = "static", [NT_ARM_AS_FOUND] = "as-found",
+    [NT_ARM_STATIC] = "static", [NT_ARM_AS_FOUND] = "as-found", [NT_ARM_BACKENDS] = "backends",
 };
 const char *const nt_stage_names[NT_STAGE_COUNT + 1] = {
     [NT_PREFLIGHT] = "preflight", [NT_RACE] = "race",       [NT_REFINE] = "refine",
-    [NT_GATE] = "gate",           [NT_CONFIRM] = "confirm", [NT_PUBLISH] = "publish",
+    [NT_GATE] = "gate",           [NT_CONFIRM] = "confirm", [NT_BACKENDS] = "backends",
+    [NT_PUBLISH] = "publish",
 };
 
 static const stage_fn stages[NT_STAGE_COUNT] = {
-    [NT_PREFLIGHT] = preflight_refill, [NT_RACE] = race_refill,       [NT_REFINE] = refine_refill,
-    [NT_GATE] = gate_refill,           [NT_CONFIRM] = confirm_refill, [NT_PUBLISH] = publish_refill,
+    [NT_PREFLIGHT] = preflight_refill, [NT_RACE] = race_refill,
+    [NT_REFINE] = refine_refill,       [NT_GATE] = gate_refill,
+    [NT_CONFIRM] = confirm_refill,     [NT_BACKENDS] = backends_refill,
+    [NT_PUBLISH] = publish_refill,
 };
 
 static const tell_fn tells[PURPOSE_COUNT] = {
-    [FOR_WARM] = preflight_tell, [FOR_NOISE] = preflight_tell, [FOR_EXPLORE] = explore_tell,
-    [FOR_BLOCK] = block_tell,    [FOR_GATE] = gate_tell,       [FOR_CHECK] = check_tell,
+    [FOR_WARM] = preflight_tell,
+    [FOR_NOISE] = preflight_tell,
+    [FOR_EXPLORE] = explore_tell,
+    [FOR_BLOCK] = block_tell,
+    [FOR_GATE] = gate_tell,
+    [FOR_CHECK] = check_tell,
+    [FOR_BACKEND_LOOK] = backend_look_tell,
+    [FOR_BACKEND_BLOCK] = backend_block_tell,
+    [FOR_BACKEND_GATE] = backend_gate_tell,
+    [FOR_BACKEND_CHECK] = backend_check_tell,
 };
 
 enum { MAX_LOSSES = 4 }; /* gangs lost in a row before the machine itself is blamed */
@@ -83,6 +94,8 @@ void nt_plan_free(struct nt_plan *p)
     }
     nt_refine_free(p->refine);
     confirm_free(p);
+    backends_free(p);
+    free(p->result.backend_classes);
     free(p->result.classes);
     free(p->points);
     free(p->order);
@@ -152,7 +165,7 @@ static void push_canary(struct nt_plan *p)
     struct nt_case cs = plan_case(p, 0, p->modes[0]);
 
     for (size_t i = 0; i < p->nlive && p->canary; i++) {
-        if (p->live[i].arm == NT_ARM_DEFAULT ||
+        if (p->live[i].arm == NT_ARM_DEFAULT || p->live[i].arm == NT_ARM_BACKENDS ||
             (p->live[i].arm == NT_ARM_SEARCH && p->live_setting == 0)) {
             p->canary = false;
             (void)plan_measure(p, i, FOR_CANARY, &cs, NT_CALL_DEFAULT, 1e6, 3);
@@ -312,6 +325,16 @@ double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode)
     return p->spec.nweights == 0 ? calls : calls * plan_default_ns(p, point, mode);
 }
 
+bool plan_has_backends(const struct nt_plan *p)
+{
+    for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
+        if (p->spec.backends[b]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool plan_search_over(const struct nt_plan *p)
 {
     return p->spec.budget_ns > 0 && p->held_ns + p->reserve_ns >= p->spec.budget_ns;
@@ -362,6 +385,9 @@ static void lost(struct nt_plan *p, const char *why)
     if (of_setting) { /* whose fault was it? A setting that hangs is no reason to give up the job */
         (void)plan_start(p, &search, 1, 0);
         plan_stop(p);
+    }
+    if (p->stage == NT_BACKENDS) { /* it bans what hangs, and counts by itself */
+        return;
     }
     if (++p->losses >= MAX_LOSSES) {
         (void)nt_fail(

@@ -20,11 +20,21 @@ enum nt_arm {
     NT_ARM_TABLE,
     NT_ARM_STATIC,
     NT_ARM_AS_FOUND,
+    NT_ARM_BACKENDS, /* calls name their backend themselves */
     NT_ARM_COUNT
 };
 extern const char *const nt_arm_names[];
 
-enum nt_stage { NT_PREFLIGHT, NT_RACE, NT_REFINE, NT_GATE, NT_CONFIRM, NT_PUBLISH, NT_STAGE_COUNT };
+enum nt_stage {
+    NT_PREFLIGHT,
+    NT_RACE,
+    NT_REFINE,
+    NT_GATE,
+    NT_CONFIRM,
+    NT_BACKENDS,
+    NT_PUBLISH,
+    NT_STAGE_COUNT
+};
 extern const char *const nt_stage_names[];
 
 enum nt_do {
@@ -97,6 +107,35 @@ struct nt_row_result {
     struct nt_executed executed;
     unsigned pairs;
 };
+/* Who moves the bytes of one ladder size in one mode, as the pairs judged it. */
+struct nt_backend_class {
+    struct nt_case cs;
+    struct nt_call call;
+    struct nt_executed executed;
+    uint8_t bits;                    /* enum nt_bits */
+    enum nt_arm rival;               /* the fastest of NCCL's default, the table and as found */
+    double default_ns, rival_ns, ns; /* medians over pairs */
+    double gain, lo, hi;             /* log(rival / backend), two-sided 95 % */
+    double p, guard_upper;           /* adjusted over the classes of all backends; as for rows */
+    unsigned pairs;
+    bool published;
+    char why[96]; /* when not */
+};
+enum { NT_MAX_BACKEND_ROWS = 128, NT_MAX_BACKEND_NOTES = 64 };
+struct nt_backend_row {
+    uint8_t coll, mode;
+    uint64_t min_bytes, max_bytes;
+    struct nt_call call;
+    struct nt_executed executed;
+    uint8_t bits;
+    bool combos[NT_DTYPE_COUNT][NT_PLACE_COUNT]; /* in which it was right and is served */
+    unsigned pairs;
+};
+struct nt_backend_note { /* not to be had, ruled out, or the same as another */
+    struct nt_call call; /* algo -1: the whole backend */
+    char why[160];
+};
+
 /* What the search found for one raced case: the standing of each tuple it knows. */
 struct nt_found_arm {
     struct nt_call call;
@@ -130,6 +169,12 @@ struct nt_plan_result {
     size_t nrows;
     struct nt_class_result *classes;
     size_t nclasses;
+    struct nt_backend_row backend_rows[NT_MAX_BACKEND_ROWS];
+    size_t nbackend_rows;
+    struct nt_backend_class *backend_classes;
+    size_t nbackend_classes;
+    struct nt_backend_note backend_notes[NT_MAX_BACKEND_NOTES];
+    size_t nbackend_notes;
     struct nt_setting_score settings[NT_MAX_SETTINGS];
     size_t nsettings;
     uint64_t memory_bytes[NT_ARM_COUNT]; /* least over its gangs */

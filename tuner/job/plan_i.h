@@ -109,6 +109,10 @@ enum purpose {
     FOR_GATE,
     FOR_CHECK,
     FOR_CANARY,
+    FOR_BACKEND_LOOK,
+    FOR_BACKEND_BLOCK,
+    FOR_BACKEND_GATE,
+    FOR_BACKEND_CHECK,
     PURPOSE_COUNT
 };
 /* A queued step with what it is for. */
@@ -127,6 +131,50 @@ struct confirm {
     bool started, judged;
     bool again;        /* the second round: a table without the variables that the first had */
     bool table, fixed; /* products that take part: table, static */
+};
+
+/* ---- backends: a race and a confirm of their own, in gangs whose calls name their backend ---- */
+
+enum { MAX_BACKEND_ARMS = 24 };
+struct backend_arm {
+    struct nt_call call;
+    struct nt_executed executed;
+    uint8_t status;      /* enum nt_status; not ok: out */
+    uint8_t bits, gated; /* enum nt_bits; a bit per mode: its data was right there */
+    double look_log;     /* its first block; NAN: none */
+    uint32_t look_samples;
+    bool tried[NT_MODE_COUNT][NT_DTYPE_COUNT][NT_PLACE_COUNT],
+        right[NT_MODE_COUNT][NT_DTYPE_COUNT][NT_PLACE_COUNT];
+};
+struct backend_cell {                          /* one ladder size */
+    struct backend_arm arms[MAX_BACKEND_ARMS]; /* [0] is NCCL left alone */
+    uint32_t narms, variant;                   /* variant: the next to look at */
+    bool explored;
+    struct nt_race *race[NT_MODE_COUNT];
+    uint32_t pick[NT_MODE_COUNT]; /* 0: NCCL stays */
+};
+struct backend_check {
+    struct nt_case cs;
+    enum check kind;
+    uint32_t point, arm, flags;
+    double est_ns;
+    double x[NT_ARM_COUNT][MAX_PAIRS];
+    uint8_t blocks[NT_ARM_COUNT][MAX_PAIRS];
+    bool table; /* a published row of the table serves it: it must be beaten too */
+    bool broken;
+};
+enum backend_phase { BACKENDS_NEW, BACKENDS_RACE, BACKENDS_GATE, BACKENDS_PAIRS, BACKENDS_DONE };
+struct backends {
+    enum backend_phase phase;
+    struct backend_cell *cells; /* [npoints] */
+    uint32_t gangs, rounds;     /* of the race; of the gate */
+    bool out[NT_BACKEND_COUNT]; /* wrong once, or hung twice: out of the job */
+    bool variant_out[NT_BACKEND_COUNT][NT_ALGO_ALL + 1][NT_PROTO_ALL + 1];
+    uint32_t hangs[NT_BACKEND_COUNT];
+    struct backend_check *checks;
+    size_t nchecks;
+    uint32_t pair, redo;
+    bool started, with_table; /* the pairs; a published table takes part */
 };
 
 struct nt_plan {
@@ -181,6 +229,7 @@ struct nt_plan {
     uint32_t gate_at;
     bool gate_started;
     struct confirm confirm;
+    struct backends backends;
 
     double best_gain;
     struct nt_case best_case;
@@ -211,6 +260,7 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
 double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 bool plan_search_over(const struct nt_plan *p);
+bool plan_has_backends(const struct nt_plan *p); /* any beside NCCL as it is */
 
 /* Each stage queues steps while it has any; false: the stage is over. */
 typedef bool (*stage_fn)(struct nt_plan *p);
@@ -219,6 +269,7 @@ bool race_refill(struct nt_plan *p);
 bool refine_refill(struct nt_plan *p);
 bool gate_refill(struct nt_plan *p);
 bool confirm_refill(struct nt_plan *p);
+bool backends_refill(struct nt_plan *p);
 bool publish_refill(struct nt_plan *p);
 
 typedef void (*tell_fn)(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
@@ -227,6 +278,10 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void backend_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 
 /* plan_search.c */
 uint32_t search_resolve(const struct cell *c,
@@ -240,6 +295,14 @@ double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
 /* plan_publish.c */
 void publish_pairs(
     struct nt_plan *p); /* what the pairs so far say, into the result; once a round */
+/* plan_backends.c */
+void backends_free(struct nt_plan *p);
+void backends_note(struct nt_plan *p, const struct nt_call *call, const char *why);
+/* Wrong data, a hang or an error: what is never asked for again, anywhere. */
+void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt_result *r);
+/* plan_backends_confirm.c */
+bool backends_set_up_pairs(struct nt_plan *p); /* false: nothing to confirm */
+bool backends_next_pair(struct nt_plan *p);    /* false: judged */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */

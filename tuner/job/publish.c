@@ -263,6 +263,83 @@ static void add_tried(struct nt_profile *p, const struct nt_plan_result *r)
     }
 }
 
+static void add_backend_row(struct nt_profile *p, const struct nt_backend_row *r)
+{
+    struct nt_profile_backend *out = NT_PROFILE_ADD(p, &p->backends.rows);
+    *out = (struct nt_profile_backend){.min_bytes = r->min_bytes,
+                                       .max_bytes = r->max_bytes,
+                                       .coll = r->coll,
+                                       .mode = r->mode,
+                                       .backend = r->call.backend,
+                                       .algo = r->call.algo,
+                                       .proto = r->call.proto,
+                                       .blocks = r->call.channels,
+                                       .numerics = nt_backends[r->call.backend].numerics,
+                                       .bits = r->bits};
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        for (int place = 0; place < NT_PLACE_COUNT; place++) {
+            if (r->combos[d][place]) {
+                *NT_PROFILE_ADD(p, &out->serves) =
+                    nt_profile_textf(p, "%s/%s", nt_dtype_names[d], nt_place_names[place]);
+            }
+        }
+    }
+}
+
+static void add_backend_class(struct nt_profile *p, const struct nt_spec *spec,
+                              const struct nt_backend_class *c)
+{
+    struct nt_profile_backend_class *out = NT_PROFILE_ADD(p, &p->backends.classes);
+    char text[64];
+    bool guard = strncmp(c->why, "not within", 10) == 0;
+
+    *out = (struct nt_profile_backend_class){
+        .bytes = c->cs.bytes,
+        .coll = c->cs.coll,
+        .mode = c->cs.mode,
+        .verdict = c->published                   ? NT_VD_TUNED
+                   : guard || c->p <= spec->alpha ? NT_VD_GUARD
+                                                  : NT_VD_UNDECIDED,
+        .setting = nt_profile_text(p, nt_call_text(&c->call, text, sizeof(text))),
+        .rival = nt_arm_names[c->rival],
+        .default_ns = c->default_ns,
+        .rival_ns = c->rival_ns,
+        .ns = c->ns,
+        .gain = 1 - exp(-c->gain),
+        .interval = {1 - exp(-c->lo), 1 - exp(-c->hi)},
+        .p_adjusted = c->p,
+        .guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN,
+        .pairs = c->pairs,
+        .why = nt_profile_text(p, c->why)};
+}
+
+static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
+                         const struct nt_plan_result *r)
+{
+    for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
+        p->backends.present = p->backends.present || spec->backends[b];
+    }
+    if (!p->backends.present) {
+        return;
+    }
+    p->backends.same_bits = spec->same_bits;
+    add_names(p, &p->backends.asked, nt_backend_names, spec->backends);
+    for (size_t i = 0; i < r->nbackend_rows; i++) {
+        add_backend_row(p, &r->backend_rows[i]);
+    }
+    for (size_t i = 0; i < r->nbackend_classes; i++) {
+        add_backend_class(p, spec, &r->backend_classes[i]);
+    }
+    for (size_t i = 0; i < r->nbackend_notes; i++) {
+        char text[64];
+        *(struct nt_noted *)NT_PROFILE_ADD(p, &p->backends.notes) =
+            (struct nt_noted){.setting = nt_profile_text(
+                                  p, nt_call_text(&r->backend_notes[i].call, text, sizeof(text))),
+                              .why = nt_profile_text(p, r->backend_notes[i].why),
+                              .memory_bytes = NAN};
+    }
+}
+
 static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
                       const struct nt_plan_result *r)
 {
@@ -336,6 +413,7 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
     }
     add_defaults(p, spec, plan);
     add_notes(p, spec, r);
+    add_backends(p, spec, r);
     rc = nt_profile_finish(p, err);
     if (rc != 0) {
         nt_profile_free(p);
@@ -437,6 +515,34 @@ static int save_confirm(struct nt_store *store, int64_t job, const struct nt_pla
     return rc;
 }
 
+static int save_backends(struct nt_store *store, int64_t job, const struct nt_plan_result *r,
+                         struct nt_err *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < r->nbackend_classes && rc == 0; i++) {
+        const struct nt_backend_class *c = &r->backend_classes[i];
+        struct nt_store_verdict v = {.stage = "confirm",
+                                     .product = "backends",
+                                     .cs = c->cs,
+                                     .kind = c->published ? NT_STORE_WINNER
+                                             : strncmp(c->why, "a gain could", 12) == 0
+                                                 ? NT_STORE_NO_WINNER
+                                                 : NT_STORE_REJECTED,
+                                     .speedup = exp(c->gain),
+                                     .lo = exp(c->lo),
+                                     .hi = exp(c->hi),
+                                     .p = c->p,
+                                     .default_ns = c->rival_ns,
+                                     .tuned_ns = c->ns,
+                                     .pairs = c->pairs,
+                                     .reason = c->published ? "confirmed" : c->why};
+        rc = setting_id(store, "", &c->call, &v.setting, err);
+        rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
+    }
+    return rc;
+}
+
 int nt_publish_store(struct nt_store *store, int64_t job, const struct nt_plan *plan,
                      const struct nt_profile *profile, struct nt_err *err)
 {
@@ -456,6 +562,7 @@ int nt_publish_store(struct nt_store *store, int64_t job, const struct nt_plan *
             rc = save_race(store, job, f, err);
         }
         rc = rc == 0 ? save_confirm(store, job, r, rows, err) : rc;
+        rc = rc == 0 ? save_backends(store, job, r, err) : rc;
         rc = rc == 0
                  ? nt_store_save_profile(store, job, nt_buf_str(&json), rows, r->nclasses, &id, err)
                  : rc;

@@ -304,7 +304,9 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
         [NT_ARM_SEARCH] = "NCCL_TUNER_PLUGIN=STATIC_PLUGIN",
         [NT_ARM_DEFAULT] = "NCCL_TUNER_PLUGIN=none",
         [NT_ARM_STATIC] = "NCCL_TUNER_PLUGIN=none",
-        [NT_ARM_AS_FOUND] = NULL, /* whatever the caller has */
+        [NT_ARM_BACKENDS] =
+            "NCCL_TUNER_PLUGIN=STATIC_PLUGIN", /* sees what NCCL asks, and asks nothing */
+        [NT_ARM_AS_FOUND] = NULL,              /* whatever the caller has */
     };
     struct run *r = data;
     int rc = 0;

@@ -1,0 +1,298 @@
+/* Backends in whole jobs on a made-up machine: which is named for a size and mode, and what never
+ * is. */
+#include "tests/job/play.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LADDER "1K,16K,128K,512K,2M,8M"
+
+static struct play job(uint64_t seed, const char *backends)
+{
+    struct play p = {.spec = play_spec(LADDER, seed)};
+    struct nt_err err = {0};
+
+    if (nt_spec_set(backends, nt_backend_names, "backend", p.spec.backends, NT_BACKEND_COUNT,
+                    &err) != 0) {
+        fail_msg("%s", err.msg);
+    }
+    world_init(&p.w, seed);
+    return p;
+}
+
+static void run(struct play *p)
+{
+    play(p);
+    if (p->rc != 0) {
+        fail_msg("%s", p->err.msg);
+    }
+}
+
+static const struct nt_backend_row *row_at(const struct play *p, uint64_t bytes, enum nt_mode m)
+{
+    for (size_t i = 0; i < p->r->nbackend_rows; i++) {
+        const struct nt_backend_row *r = &p->r->backend_rows[i];
+        if (r->mode == m && bytes >= r->min_bytes && bytes <= r->max_bytes) {
+            return r;
+        }
+    }
+    return NULL;
+}
+
+static bool names(const struct play *p, int backend)
+{
+    for (size_t i = 0; i < p->r->nbackend_rows; i++) {
+        if (p->r->backend_rows[i].call.backend == backend) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char *note_of(const struct play *p, int backend)
+{
+    for (size_t i = 0; i < p->r->nbackend_notes; i++) {
+        if (p->r->backend_notes[i].call.backend == backend) {
+            return p->r->backend_notes[i].why;
+        }
+    }
+    return NULL;
+}
+
+/* By the machine's truth no row is slower than NCCL's default or the table. */
+static void never_worse(const struct play *p)
+{
+    for (size_t i = 0; i < p->r->nbackend_rows; i++) {
+        const struct nt_backend_row *r = &p->r->backend_rows[i];
+        for (size_t k = 0; k < p->spec.nsizes; k++) {
+            struct nt_case cs = {.coll = r->coll, .bytes = p->spec.sizes[k], .mode = r->mode};
+            double d, t;
+            if (cs.bytes < r->min_bytes || cs.bytes > r->max_bytes) {
+                continue;
+            }
+            d = world_true_ns(&p->w, &cs, &NT_CALL_DEFAULT, "");
+            t = world_true_ns(&p->w, &cs, &r->call, "");
+            assert_true(t < d);
+            for (size_t j = 0; j < p->r->nrows; j++) {
+                const struct nt_row_result *x = &p->r->rows[j];
+                if (cs.bytes >= x->min_bytes && cs.bytes <= x->max_bytes) {
+                    assert_true(t < world_true_ns(&p->w, &cs, &x->call, p->r->table_vars));
+                }
+            }
+        }
+    }
+}
+
+static void test_the_fastest_is_named(void **state)
+{
+    struct play p = job(1, "nccl,nccl-symmetric,ipc,host-memory,torch-symm-mem");
+    const struct nt_backend_row *small, *large;
+    (void)state;
+    run(&p);
+    never_worse(&p);
+    for (int m = 0; m < NT_MODE_COUNT; m++) {
+        if (!p.spec.modes[m]) {
+            continue;
+        }
+        small = row_at(&p, 1024, (enum nt_mode)m);
+        large = row_at(&p, 8 << 20, (enum nt_mode)m);
+        assert_non_null(small);
+        assert_true(small->call.backend == NT_BE_IPC && small->call.algo == NT_ONE_SHOT);
+        assert_int_equal(small->bits, NT_BITS_DIFFERENT);
+        assert_true(small->combos[NT_BF16][NT_IN_PLACE] && small->combos[NT_FP32][NT_OUT_OF_PLACE]);
+        assert_non_null(large);
+        assert_int_equal(large->call.backend, NT_BE_NCCL_SYMMETRIC);
+        assert_int_equal(large->bits, NT_BITS_SAME);
+    }
+    assert_false(names(&p, NT_BE_HOST));
+    assert_string_equal(note_of(&p, NT_BE_TORCH_SYMM_MEM), "no framework here");
+    play_done(&p);
+}
+
+/* The table's rows and figures are what they are without backends. */
+static void test_only_nccl_changes_nothing(void **state)
+{
+    struct play a = job(3, "nccl"), b = job(3, "nccl,ipc");
+    (void)state;
+    run(&a);
+    run(&b);
+    assert_int_equal(a.r->nbackend_rows, 0);
+    assert_int_equal(a.r->nbackend_notes, 0);
+    assert_int_equal(a.r->stage_ns[NT_BACKENDS], 0);
+    assert_true(b.r->nbackend_rows > 0);
+    assert_int_equal(a.r->nrows, b.r->nrows);
+    for (size_t i = 0; i < a.r->nrows; i++) {
+        assert_true(a.r->rows[i].min_bytes == b.r->rows[i].min_bytes &&
+                    nt_call_equal(&a.r->rows[i].call, &b.r->rows[i].call));
+    }
+    play_done(&a);
+    play_done(&b);
+}
+
+/* Another name for NCCL as it is, and buffers that change nothing. */
+static void test_ties_are_no_wins(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct play p = job(seed, "nccl,nccl-registered");
+        run(&p);
+        assert_int_equal(p.r->nbackend_rows, 0);
+        play_done(&p);
+    }
+}
+
+static bool is_ipc(const struct world_call *c)
+{
+    return c->call.backend == NT_BE_IPC;
+}
+
+static uint8_t wrong_if(const struct world_call *c, bool now)
+{
+    return is_ipc(c) && now && c->step->m.verify != NT_VERIFY_NO ? NT_ST_WRONG : NT_ST_OK;
+}
+
+static uint8_t wrong_above_2m(const struct world_call *c)
+{
+    return wrong_if(c, c->step->m.cs.bytes > (2 << 20));
+}
+
+static uint8_t wrong_in_place(const struct world_call *c)
+{
+    return wrong_if(c, c->step->m.cs.place == NT_IN_PLACE);
+}
+
+static uint8_t wrong_sometimes(const struct world_call *c)
+{
+    return wrong_if(c, c->measure * 7919 % 10 < 3);
+}
+
+static uint8_t wrong_always(const struct world_call *c)
+{
+    return wrong_if(c, true);
+}
+
+static uint8_t wrong_in_pairs(const struct world_call *c)
+{
+    return wrong_if(c, c->step->stage == NT_BACKENDS && c->step->gang > 30);
+}
+
+static uint8_t hangs_in_replay(const struct world_call *c)
+{
+    return is_ipc(c) && c->step->m.cs.mode == NT_GRAPH ? NT_ST_TIMEOUT : NT_ST_OK;
+}
+
+static uint8_t always_hangs(const struct world_call *c)
+{
+    return is_ipc(c) ? NT_ST_TIMEOUT : NT_ST_OK;
+}
+
+static uint8_t crashes_the_gang(const struct world_call *c)
+{
+    return is_ipc(c) && c->call.algo == NT_TWO_SHOT ? NT_ST_CRASHED : NT_ST_OK;
+}
+
+static double ten_times_as_fast(const struct world_call *c)
+{
+    return is_ipc(c) ? 0.1 : 1;
+}
+
+static void test_never_in_a_profile(void **state)
+{
+    static const struct {
+        const char *name;
+        uint8_t (*fault)(const struct world_call *c);
+        double (*factor)(const struct world_call *c);
+    } rows[] = {{"wrong above 2 MiB", wrong_above_2m, NULL},
+                {"wrong in place", wrong_in_place, NULL},
+                {"wrong in 3 of 10", wrong_sometimes, NULL},
+                {"fast and wrong", wrong_always, ten_times_as_fast},
+                {"wrong in the pairs", wrong_in_pairs, NULL},
+                {"hangs in replay", hangs_in_replay, NULL},
+                {"hangs", always_hangs, ten_times_as_fast}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct play p = job(i + 1, "nccl,nccl-symmetric,ipc");
+        p.w.fault = rows[i].fault;
+        p.w.factor = rows[i].factor;
+        run(&p);
+        if (names(&p, NT_BE_IPC)) {
+            fail_msg("%s: it is in the profile", rows[i].name);
+        }
+        if (note_of(&p, NT_BE_IPC) == NULL) {
+            fail_msg("%s: no reason", rows[i].name);
+        }
+        assert_true(names(&p, NT_BE_NCCL_SYMMETRIC)); /* the job went on */
+        play_done(&p);
+    }
+}
+
+/* One variant that crashes does not take the others with it … once. */
+static void test_a_variant_is_ruled_out_alone(void **state)
+{
+    struct play p = job(5, "nccl,ipc");
+    (void)state;
+    p.w.fault = crashes_the_gang;
+    run(&p);
+    for (size_t i = 0; i < p.r->nbackend_rows; i++) {
+        assert_int_equal(p.r->backend_rows[i].call.algo, NT_ONE_SHOT);
+    }
+    assert_non_null(note_of(&p, NT_BE_IPC));
+    play_done(&p);
+}
+
+static void test_same_bits(void **state)
+{
+    struct play p = job(2, "nccl,nccl-symmetric,ipc");
+    (void)state;
+    p.spec.same_bits = true;
+    run(&p);
+    assert_false(names(&p, NT_BE_IPC));
+    assert_true(names(&p, NT_BE_NCCL_SYMMETRIC));
+    assert_non_null(strstr(note_of(&p, NT_BE_IPC), "--same-bits"));
+    play_done(&p);
+}
+
+/* All the same: nothing is named, whatever the noise. */
+static void test_null(void **state)
+{
+    unsigned named = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        struct play p = job(seed, "nccl,nccl-symmetric,ipc");
+        p.w.null = true;
+        run(&p);
+        named += p.r->nbackend_rows > 0;
+        play_done(&p);
+    }
+    assert_int_equal(named, 0);
+}
+
+static void test_one_job_twice(void **state)
+{
+    struct play a = job(9, "nccl,ipc,nccl-symmetric"), b = a;
+    (void)state;
+    run(&a);
+    run(&b);
+    assert_int_equal(a.w.steps, b.w.steps);
+    assert_int_equal(a.r->nbackend_rows, b.r->nbackend_rows);
+    assert_memory_equal(a.r->backend_rows, b.r->backend_rows,
+                        a.r->nbackend_rows * sizeof(a.r->backend_rows[0]));
+    play_done(&a);
+    play_done(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_fastest_is_named),
+        cmocka_unit_test(test_only_nccl_changes_nothing),
+        cmocka_unit_test(test_ties_are_no_wins),
+        cmocka_unit_test(test_never_in_a_profile),
+        cmocka_unit_test(test_a_variant_is_ruled_out_alone),
+        cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_null),
+        cmocka_unit_test(test_one_job_twice),
+    };
+    return cmocka_run_group_tests_name("job_backends", tests, NULL, NULL);
+}

@@ -1,0 +1,498 @@
+/*
+ * Backends: who moves the bytes. Every backend of the spec is raced, size by size and mode by mode,
+ * against NCCL left alone in gangs of its own, so that what hangs or spoils memory spoils nothing
+ * else; every block of it is checked. What was wrong once is out of the job. The choice for a size
+ * and mode is then right in every type and placement that its row names, and confirmed in pairs.
+ */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GATE_ROUNDS = 4, MOST_HANGS = 2, LOOK = 3, OPENING_MS = 15000 };
+
+/* What is asked of each backend; one row without algorithm: its own choice. */
+static const struct {
+    uint8_t backend;
+    int8_t algo, proto;
+    uint16_t channels;
+} variants[] = {
+    {NT_BE_REGISTERED, -1, -1, 0},
+    {NT_BE_NCCL_SYMMETRIC, -1, -1, 0},
+    {NT_BE_IPC, NT_ONE_SHOT, NT_PUSH, 0},
+    {NT_BE_IPC, NT_ONE_SHOT, NT_PULL, 0},
+    {NT_BE_IPC, NT_ONE_SHOT, NT_DIRECT, 0},
+    {NT_BE_IPC, NT_TWO_SHOT, NT_DIRECT, 0},
+    {NT_BE_IPC, NT_TWO_SHOT, NT_DIRECT, 16},
+    {NT_BE_IPC, NT_TWO_SHOT, NT_DIRECT, 48},
+    {NT_BE_IPC, NT_TWO_SHOT, NT_PUSH, 0},
+    {NT_BE_IPC, NT_TWO_SHOT, NT_PULL, 0},
+    {NT_BE_HOST, NT_ONE_SHOT, NT_PULL, 0},
+    {NT_BE_HOST, NT_TWO_SHOT, NT_PULL, 0},
+    {NT_BE_TORCH, -1, -1, 0},
+    {NT_BE_TORCH_SYMM_MEM, -1, -1, 0},
+    {NT_BE_CUSTOM_ALL_REDUCE, -1, -1, 0},
+};
+enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
+_Static_assert((int)VARIANTS < (int)MAX_BACKEND_ARMS, "an arm each, and the default");
+
+static const struct {
+    uint32_t min_gangs, max_gangs;
+} efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 2}, [NT_STANDARD] = {3, 6}, [NT_THOROUGH] = {6, 10}};
+
+void backends_free(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    for (uint32_t i = 0; b->cells != NULL && i < p->npoints; i++) {
+        for (int m = 0; m < NT_MODE_COUNT; m++) {
+            nt_race_free(b->cells[i].race[m]);
+        }
+    }
+    free(b->cells);
+    free(b->checks);
+    b->cells = NULL;
+    b->checks = NULL;
+}
+
+void backends_note(struct nt_plan *p, const struct nt_call *call, const char *why)
+{
+    struct nt_plan_result *r = &p->result;
+    for (size_t i = 0; i < r->nbackend_notes; i++) {
+        const struct nt_backend_note *n = &r->backend_notes[i];
+        if (n->call.backend == call->backend && n->call.algo == call->algo &&
+            n->call.proto == call->proto && strncmp(n->why, why, sizeof(n->why) - 1) == 0) {
+            return;
+        }
+    }
+    if (r->nbackend_notes < NT_MAX_BACKEND_NOTES) {
+        struct nt_backend_note *n = &r->backend_notes[r->nbackend_notes++];
+        n->call = *call;
+        (void)snprintf(n->why, sizeof(n->why), "%.*s", (int)sizeof(n->why) - 1, why);
+    }
+}
+
+static bool is_out(const struct nt_plan *p, const struct nt_call *c)
+{
+    return p->backends.out[c->backend] ||
+           p->backends.variant_out[c->backend][c->algo + 1][c->proto + 1];
+}
+
+/* In all races: what is out is no arm any more. */
+static void drop_arms(struct nt_plan *p, uint8_t status)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct backend_cell *c = &p->backends.cells[i];
+        for (uint32_t a = 1; a < c->narms; a++) {
+            if (c->arms[a].status != NT_ST_OK || !is_out(p, &c->arms[a].call)) {
+                continue;
+            }
+            c->arms[a].status = status;
+            for (uint32_t k = 0; c->explored && k < p->nmodes; k++) {
+                nt_race_fail(c->race[p->modes[k]], a, status);
+            }
+        }
+    }
+}
+
+void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt_result *r)
+{
+    struct backends *b = &p->backends;
+    struct nt_call whole = {.algo = -1, .proto = -1, .backend = call->backend};
+    char why[160];
+
+    (void)snprintf(why, sizeof(why), "%s: %.120s", nt_status_names[r->status],
+                   r->error[0] != '\0' ? r->error : "out of this job");
+    if (r->status == NT_ST_WRONG || r->status == NT_ST_DISAGREE ||
+        ++b->hangs[call->backend] >= MOST_HANGS) {
+        b->out[call->backend] = true;
+        backends_note(p, &whole, why);
+    } else {
+        b->variant_out[call->backend][call->algo + 1][call->proto + 1] = true;
+        backends_note(p, call, why);
+    }
+    drop_arms(p, r->status);
+}
+
+/* ------------------------------------------------------------------ race */
+
+/* The next variant to look at, or false. */
+static bool next_variant(struct nt_plan *p, uint32_t point, struct nt_call *ret)
+{
+    struct backend_cell *c = &p->backends.cells[point];
+    for (; c->variant < VARIANTS; c->variant++) {
+        struct nt_call call = {.algo = variants[c->variant].algo,
+                               .proto = variants[c->variant].proto,
+                               .channels = variants[c->variant].channels,
+                               .backend = variants[c->variant].backend};
+        if (p->spec.backends[call.backend] &&
+            nt_backends[call.backend].colls[p->points[point].coll] && !is_out(p, &call)) {
+            *ret = call;
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct todo *push(struct nt_plan *p, enum purpose purpose, uint32_t point, enum nt_mode m,
+                         uint32_t arm, const struct nt_call *call, unsigned samples)
+{
+    struct nt_case cs = plan_case(p, point, m);
+    double est = plan_default_ns(p, point, m);
+    struct todo *t = plan_measure(p, 0, purpose, &cs, *call, est, samples);
+    t->point = point;
+    t->mode = m;
+    t->arm = arm;
+    if (call->backend != NT_BE_NCCL) { /* never timed without a look at its data */
+        t->step.m.verify = NT_VERIFY_BOTH;
+        t->step.m.deadline_ms += OPENING_MS;
+    }
+    return t;
+}
+
+static bool new_races(struct nt_plan *p, uint32_t point)
+{
+    struct backend_cell *c = &p->backends.cells[point];
+    struct nt_race_arm arms[MAX_BACKEND_ARMS];
+
+    for (uint32_t i = 0; i < c->narms; i++) {
+        arms[i] = (struct nt_race_arm){.prior = c->arms[i].look_log,
+                                       .tie_rank = c->arms[i].executed.channels};
+    }
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        enum nt_mode m = p->modes[k];
+        const struct nt_noise *noise = &p->points[point].pre[m].noise;
+        struct nt_race_config cfg = nt_race_defaults;
+        cfg.block_sd = fmax(noise->block_sd, 0.005);
+        cfg.gang_sd = fmax(noise->gang_sd, 0.005);
+        cfg.block_samples = plan_samples(m, plan_default_ns(p, point, m));
+        cfg.look_samples = cfg.block_samples < LOOK ? cfg.block_samples : LOOK;
+        cfg.min_gangs = efforts[p->spec.effort].min_gangs;
+        cfg.max_gangs = efforts[p->spec.effort].max_gangs;
+        cfg.seed = nt_mix(nt_mix(p->spec.seed, 0x6261636b), nt_mix(point, m));
+        if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
+            return false;
+        }
+    }
+    c->explored = true;
+    return true;
+}
+
+static bool push_next(struct nt_plan *p, uint32_t point)
+{
+    struct backend_cell *c = &p->backends.cells[point];
+    struct nt_call call;
+    struct nt_ask ask;
+
+    if (!c->explored && next_variant(p, point, &call)) {
+        struct todo *t = push(p, FOR_BACKEND_LOOK, point, p->modes[0], NONE, &call, LOOK);
+        t->step.m.flags = NT_M_READBACK | NT_M_BITS;
+        return true;
+    }
+    if (!c->explored && !new_races(p, point)) {
+        return false;
+    }
+    for (uint32_t k = 0; k < p->nmodes && c->narms > 1; k++) {
+        enum nt_mode m = p->modes[k];
+        if (nt_race_next(c->race[m], p->race_gang, &ask)) {
+            const struct backend_arm *a = &c->arms[ask.arm];
+            struct todo *t = push(p, FOR_BACKEND_BLOCK, point, m, ask.arm, &a->call, ask.samples);
+            if (ask.arm > 0 && (a->gated & (1U << m)) == 0) {
+                t->step.m.flags = NT_M_READBACK | NT_M_BITS;
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool work_in_gang(struct nt_plan *p)
+{
+    for (; p->cursor < p->npoints && p->failed.code == NT_OK; p->cursor++) {
+        if (push_next(p, p->order[p->cursor])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool wants_gang(struct nt_plan *p)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct backend_cell *c = &p->backends.cells[i];
+        if (!c->explored) {
+            return true;
+        }
+        for (uint32_t k = 0; k < p->nmodes && c->narms > 1; k++) {
+            if (nt_race_wants_gang(c->race[p->modes[k]])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void start_gang(struct nt_plan *p)
+{
+    static const enum nt_arm arm = NT_ARM_BACKENDS;
+    plan_stop(p);
+    (void)plan_start(p, &arm, 1, 0);
+    p->cursor = 0;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        p->order[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, p->order, p->npoints);
+}
+
+/* Gang after gang until the races are decided; false: over. */
+static bool race(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    if (p->nlive > 0) {
+        p->race_gang = b->gangs - 1;
+        if (work_in_gang(p)) {
+            return true;
+        }
+    }
+    if (p->failed.code != NT_OK || !wants_gang(p) || b->gangs == NT_RACE_MAX_GANGS ||
+        (b->gangs > 0 && p->spec.budget_ns > 0 &&
+         p->held_ns + confirm_cost_ns(p) >= p->spec.budget_ns)) {
+        return false;
+    }
+    b->gangs++;
+    start_gang(p);
+    return true;
+}
+
+/* NCCL left alone under another label, or the same kernel with as many blocks, is no contender. */
+static uint32_t same_as(const struct nt_plan *p, uint32_t point, const struct nt_call *call,
+                        const struct nt_executed *x)
+{
+    const struct backend_cell *c = &p->backends.cells[point];
+    for (uint32_t i = 0; i < c->narms; i++) {
+        if (c->arms[i].status == NT_ST_OK &&
+            nt_backend_same_path(&c->arms[i].call, &c->arms[i].executed, call, x)) {
+            return i;
+        }
+    }
+    return NONE;
+}
+
+static void learn_right(struct nt_plan *p, struct backend_arm *a, const struct nt_case *cs,
+                        const struct nt_result *r)
+{
+    (void)p;
+    a->gated |= (uint8_t)(1U << cs->mode);
+    a->tried[cs->mode][cs->dtype][cs->place] = true;
+    a->right[cs->mode][cs->dtype][cs->place] = r->status == NT_ST_OK;
+    a->bits = r->bits > a->bits ? r->bits : a->bits;
+}
+
+static bool bits_rule_out(const struct nt_plan *p, const struct backend_arm *a)
+{
+    return p->spec.same_bits && a->bits != NT_BITS_SAME;
+}
+
+void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct backend_cell *c = &p->backends.cells[t->point];
+    const struct nt_result *r = o->result;
+    const struct nt_call *call = &t->step.m.call;
+    struct backend_arm a = {.call = *call,
+                            .executed = r->executed,
+                            .look_log = plan_log_median(r),
+                            .look_samples = (uint32_t)r->count};
+    uint32_t same;
+
+    c->variant++;
+    if (r->status == NT_ST_UNAVAILABLE || r->status == NT_ST_NOT_RECORDED) {
+        backends_note(p, call, r->error[0] != '\0' ? r->error : nt_status_names[r->status]);
+        return;
+    }
+    if (r->status != NT_ST_OK) {
+        backends_ban(p, call, r);
+        return;
+    }
+    learn_right(p, &a, &t->step.m.cs, r);
+    same = same_as(p, t->point, call, &r->executed);
+    if (same != NONE) {
+        if (c->arms[same].call.backend != call->backend) {
+            char text[64], why[160];
+            (void)snprintf(why, sizeof(why), "a tie: runs the same as %s",
+                           nt_call_text(&c->arms[same].call, text, sizeof(text)));
+            backends_note(p, call, why);
+        }
+    } else if (bits_rule_out(p, &a)) {
+        backends_note(p, call, "its results have other bits than NCCL's, and --same-bits is set");
+    } else {
+        c->arms[c->narms++] = a;
+    }
+}
+
+void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct backend_cell *c = &p->backends.cells[t->point];
+    struct backend_arm *a = &c->arms[t->arm];
+    const struct nt_result *r = o->result;
+    double x = plan_log_median(r);
+
+    if (!isnan(x)) {
+        if (t->arm > 0) {
+            learn_right(p, a, &t->step.m.cs, r);
+            if (bits_rule_out(p, a)) {
+                nt_race_fail(c->race[t->mode], t->arm, NT_ST_UNAVAILABLE);
+                return;
+            }
+        }
+        if (nt_race_tell(c->race[t->mode], p->race_gang, t->arm, x, (uint32_t)r->count,
+                         &p->failed) != 0) {
+            p->failed.code = p->failed.code != NT_OK ? p->failed.code : NT_E_NOMEM;
+        }
+    } else if (t->arm == 0) {
+        if (!o->lost) {
+            nt_race_fail(c->race[t->mode], 0, r->status);
+        }
+    } else if (r->status == NT_ST_UNAVAILABLE || r->status == NT_ST_NOT_RECORDED ||
+               r->status == NT_ST_TOO_SLOW) {
+        nt_race_fail(c->race[t->mode], t->arm, r->status);
+    } else {
+        backends_ban(p, &t->step.m.call, r);
+    }
+}
+
+/* ------------------------------------------------------------------ gate */
+
+static void take_picks(struct nt_plan *p)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct backend_cell *c = &p->backends.cells[i];
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            struct nt_race_verdict v = {.pick = 0};
+            if (c->explored && c->narms > 1) {
+                v = nt_race_verdict(c->race[m]);
+            }
+            c->pick[m] = v.pick == NT_NO_ARM || v.end == NT_RACE_NO_BASELINE ||
+                                 c->arms[v.pick].status != NT_ST_OK
+                             ? 0
+                             : v.pick;
+        }
+    }
+}
+
+/* What a pick was not tried in yet: queued, or only looked for. */
+static bool untried(struct nt_plan *p, bool queue)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct backend_cell *c = &p->backends.cells[i];
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            enum nt_mode m = p->modes[k];
+            const struct backend_arm *a = &c->arms[c->pick[m]];
+            for (int d = 0; c->pick[m] > 0 && d < NT_DTYPE_COUNT; d++) {
+                for (int place = 0; place < NT_PLACE_COUNT; place++) {
+                    struct todo *t;
+                    if (!p->spec.dtypes[d] || !p->spec.places[place] || a->tried[m][d][place]) {
+                        continue;
+                    }
+                    any = true;
+                    if (!queue) {
+                        return true;
+                    }
+                    t = push(p, FOR_BACKEND_GATE, i, m, c->pick[m], &a->call, 0);
+                    t->step.m.cs.dtype = t->step.cs.dtype = (uint8_t)d;
+                    t->step.m.cs.place = t->step.cs.place = (uint8_t)place;
+                    t->step.m.warmup = 0;
+                    t->step.m.flags = NT_M_BITS;
+                }
+            }
+        }
+    }
+    return any;
+}
+
+void backend_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct backend_cell *c = &p->backends.cells[t->point];
+    struct backend_arm *a = &c->arms[t->arm];
+    const struct nt_result *r = o->result;
+
+    if (r->status == NT_ST_OK || r->status == NT_ST_UNAVAILABLE ||
+        r->status == NT_ST_NOT_RECORDED) {
+        learn_right(p, a, &t->step.m.cs, r); /* what it does not do, its row does not name */
+        if (r->status == NT_ST_OK && bits_rule_out(p, a)) {
+            nt_race_fail(c->race[t->mode], t->arm, NT_ST_UNAVAILABLE);
+        }
+    } else {
+        backends_ban(p, &t->step.m.call, r);
+    }
+}
+
+/* False: every pick is right wherever it is to serve, or none is left. */
+static bool gate(struct nt_plan *p)
+{
+    take_picks(p);
+    if (!untried(p, false) || p->backends.rounds++ == GATE_ROUNDS * MAX_BACKEND_ARMS) {
+        return false;
+    }
+    if (p->nlive == 0) {
+        start_gang(p);
+    }
+    return untried(p, true);
+}
+
+/* ------------------------------------------------------------------ the stage */
+
+static bool begin(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+
+    publish_pairs(p); /* what the table serves is to be beaten too */
+    if (!plan_has_backends(p) || p->failed.code != NT_OK) {
+        return false;
+    }
+    b->cells = calloc(p->npoints, sizeof(b->cells[0]));
+    if (b->cells == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "backends");
+        return false;
+    }
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        b->cells[i].narms = 1;
+        b->cells[i].arms[0] = (struct backend_arm){
+            .call = NT_CALL_DEFAULT,
+            .executed = p->points[i].def.channels > 0 ? p->points[i].def : NT_EXECUTED_NONE,
+            .look_log = NAN};
+    }
+    plan_stop(p);
+    return true;
+}
+
+bool backends_refill(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+
+    if (b->phase == BACKENDS_NEW) {
+        b->phase = begin(p) ? BACKENDS_RACE : BACKENDS_DONE;
+    }
+    if (b->phase == BACKENDS_RACE) {
+        if (race(p)) {
+            return true;
+        }
+        b->phase = BACKENDS_GATE;
+    }
+    if (b->phase == BACKENDS_GATE) {
+        if (gate(p)) {
+            return true;
+        }
+        b->phase = backends_set_up_pairs(p) ? BACKENDS_PAIRS : BACKENDS_DONE;
+    }
+    if (b->phase == BACKENDS_PAIRS) {
+        if (p->failed.code == NT_OK && backends_next_pair(p)) {
+            return true;
+        }
+        b->phase = BACKENDS_DONE;
+    }
+    plan_stop(p);
+    return false;
+}

@@ -1,0 +1,499 @@
+/*
+ * Backends, confirmed: pairs of fresh gangs, one that moves the bytes itself beside NCCL left
+ * alone, the published table and what was found, blocks in ABBA order. A row of a backend stands
+ * where it is faster than the fastest of them and at none of its check points slower than any.
+ */
+#include "tuner/job/plan_i.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BACKEND_CHECKS = 1024, MAX_REDO = 4, OPENING_MS = 15000 };
+
+static const enum nt_arm rivals[] = {NT_ARM_DEFAULT, NT_ARM_AS_FOUND, NT_ARM_TABLE};
+enum { RIVALS = sizeof(rivals) / sizeof(rivals[0]) };
+
+/* ------------------------------------------------------------------ check points */
+
+static bool table_serves(const struct nt_plan *p, const struct nt_case *cs)
+{
+    for (size_t i = 0; i < p->result.nrows; i++) {
+        const struct nt_row_result *r = &p->result.rows[i];
+        if (r->coll == cs->coll && cs->bytes >= r->min_bytes && cs->bytes <= r->max_bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void add_check(struct nt_plan *p, enum check kind, uint32_t point, enum nt_mode m,
+                      uint64_t bytes)
+{
+    struct backends *b = &p->backends;
+    struct backend_check *c;
+
+    if (b->nchecks == MAX_BACKEND_CHECKS) {
+        plan_not_checked(p, "backends: more than %d check points", MAX_BACKEND_CHECKS);
+        return;
+    }
+    c = &b->checks[b->nchecks++];
+    *c = (struct backend_check){.cs = plan_case(p, point, m),
+                                .kind = kind,
+                                .point = point,
+                                .arm = b->cells[point].pick[m],
+                                .flags = kind == CHECK_BUSY ? NT_M_BUSY : 0};
+    c->est_ns = plan_default_ns(p, point, m) * (double)bytes / (double)c->cs.bytes;
+    c->cs.bytes = bytes;
+    c->table = table_serves(p, &c->cs);
+    b->with_table = b->with_table || c->table;
+    for (int a = 0; a < NT_ARM_COUNT; a++) {
+        for (int i = 0; i < MAX_PAIRS; i++) {
+            c->x[a][i] = NAN;
+        }
+    }
+}
+
+/* The share of a ladder size: to the middle between it and its neighbours, never beyond the ladder.
+ */
+static void share(const struct nt_plan *p, uint32_t point, uint64_t *ret_lo, uint64_t *ret_hi)
+{
+    const struct point *pt = &p->points[point];
+    bool first = point == 0 || pt[-1].coll != pt->coll;
+    bool last = point + 1 == p->npoints || pt[1].coll != pt->coll;
+    *ret_lo = first ? pt->bytes : nt_compose_midpoint(pt[-1].bytes, pt->bytes) + 1;
+    *ret_hi = last ? pt->bytes : nt_compose_midpoint(pt->bytes, pt[1].bytes);
+}
+
+static void add_checks(struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    uint64_t grain = UINT64_C(4) * p->spec.ranks, lo, hi, at = p->points[point].bytes;
+
+    add_check(p, CHECK_CLASS, point, m, at);
+    if (!p->spec.extra_guards) {
+        return;
+    }
+    share(p, point, &lo, &hi);
+    lo = (lo + grain - 1) / grain * grain;
+    hi = hi / grain * grain;
+    if (lo < at) {
+        add_check(p, CHECK_EDGE, point, m, lo);
+    }
+    if (hi > at) {
+        add_check(p, CHECK_EDGE, point, m, hi);
+        if (at + 3 * grain < hi) {
+            add_check(p, CHECK_OFF, point, m, at + 3 * grain);
+        }
+    }
+    add_check(p, CHECK_BUSY, point, m, at);
+}
+
+static double cost_ns(const struct nt_plan *p)
+{
+    const struct backends *b = &p->backends;
+    double pair = (double)p->start_ns * 2;
+    for (size_t i = 0; i < b->nchecks; i++) {
+        const struct backend_check *c = &b->checks[i];
+        enum nt_mode m = (enum nt_mode)c->cs.mode;
+        double block = c->est_ns * plan_inner(m, c->est_ns) * (plan_samples(m, c->est_ns) + 1);
+        pair += (2 + c->table) * confirm_blocks(c->kind, m, c->est_ns) * (block + 1e6);
+    }
+    return pair * p->spec.pairs;
+}
+
+bool backends_set_up_pairs(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+
+    b->checks = calloc(MAX_BACKEND_CHECKS, sizeof(b->checks[0]));
+    if (b->checks == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "check points");
+        return false;
+    }
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            if (b->cells[i].pick[p->modes[k]] > 0) {
+                add_checks(p, i, p->modes[k]);
+            }
+        }
+    }
+    if (b->nchecks > 0 && p->spec.budget_ns > 0 &&
+        (double)p->held_ns + cost_ns(p) > (double)p->spec.budget_ns) {
+        plan_not_checked(p, "backends: no time for their confirm within the budget");
+        b->nchecks = 0;
+    }
+    return b->nchecks > 0;
+}
+
+/* ------------------------------------------------------------------ pairs */
+
+/* Types and placements in turn, as far as the pick serves them. */
+static void rotate(const struct nt_plan *p, uint32_t index, struct nt_case *cs)
+{
+    const struct backend_check *c = &p->backends.checks[index];
+    const struct backend_arm *a = &p->backends.cells[c->point].arms[c->arm];
+    uint8_t combos[NT_DTYPE_COUNT * NT_PLACE_COUNT][2];
+    uint32_t n = 0, at;
+
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        for (int place = 0; place < NT_PLACE_COUNT; place++) {
+            if (a->right[cs->mode][d][place]) {
+                combos[n][0] = (uint8_t)d;
+                combos[n++][1] = (uint8_t)place;
+            }
+        }
+    }
+    if (n > 0 && c->kind != CHECK_BUSY) {
+        at = (p->backends.pair + index) % n;
+        cs->dtype = combos[at][0];
+        cs->place = combos[at][1];
+    }
+}
+
+static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t rep)
+{
+    const struct backend_check *c = &p->backends.checks[index];
+    enum nt_arm arm = p->live[live].arm;
+    struct nt_case cs = c->cs;
+    struct nt_call call = NT_CALL_DEFAULT;
+    struct todo *t;
+
+    if ((arm == NT_ARM_TABLE && !c->table) || c->broken) {
+        return;
+    }
+    if (arm == NT_ARM_BACKENDS) {
+        call = p->backends.cells[c->point].arms[c->arm].call;
+    }
+    rotate(p, index, &cs);
+    t = plan_measure(p, live, FOR_BACKEND_CHECK, &cs, call, c->est_ns,
+                     plan_samples((enum nt_mode)cs.mode, c->est_ns));
+    t->index = index;
+    t->arm = arm;
+    t->rep = rep;
+    t->step.m.flags = c->flags;
+    if (arm == NT_ARM_BACKENDS) { /* right in all pairs, before and after */
+        t->step.m.verify = NT_VERIFY_BOTH;
+        t->step.m.deadline_ms += OPENING_MS;
+        t->step.m.flags |= rep == 0 && p->backends.pair == 0 ? NT_M_READBACK : 0;
+    }
+}
+
+static bool start_pair(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    enum nt_arm arms[NT_PLAN_GANGS];
+    uint32_t order[NT_PLAN_GANGS], points[MAX_BACKEND_CHECKS];
+    size_t n = 0;
+
+    arms[n++] = NT_ARM_DEFAULT;
+    arms[n++] = NT_ARM_BACKENDS;
+    if (b->with_table) {
+        arms[n++] = NT_ARM_TABLE;
+    }
+    if (p->spec.as_found[0] != '\0') {
+        arms[n++] = NT_ARM_AS_FOUND;
+    }
+    for (uint32_t i = (uint32_t)n; i > 1; i--) { /* start order at random */
+        uint32_t j = (uint32_t)nt_rng_below(&p->rng, i);
+        enum nt_arm swap = arms[i - 1];
+        arms[i - 1] = arms[j];
+        arms[j] = swap;
+    }
+    (void)plan_start(p, arms, n, p->table_setting);
+    for (uint32_t i = 0; i < b->nchecks; i++) {
+        points[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, points, b->nchecks);
+    for (uint32_t i = 0; i < b->nchecks; i++) {
+        const struct backend_check *c = &b->checks[points[i]];
+        uint32_t blocks = confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
+        for (uint32_t k = 0; k < n; k++) {
+            order[k] = k;
+        }
+        nt_rng_shuffle(&p->rng, order, n);
+        for (uint32_t rep = 0; rep < blocks; rep += 2) {
+            for (size_t k = 0; k < n; k++) { /* A B … */
+                push_check(p, points[i], order[k], rep);
+            }
+            for (size_t k = n; k-- > 0;) { /* … B A */
+                push_check(p, points[i], order[k], rep + 1);
+            }
+        }
+    }
+    return true;
+}
+
+void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    struct backend_check *c = &p->backends.checks[t->index];
+    const struct nt_result *r = o->result;
+    double x = plan_log_median(r), *at = &c->x[t->arm][p->backends.pair];
+    unsigned n;
+
+    if (isnan(x)) {
+        if (t->arm == NT_ARM_BACKENDS && r->status != NT_ST_NOT_RECORDED) {
+            c->broken = true;
+            if (r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_TOO_SLOW) {
+                const struct backend_arm *a = &p->backends.cells[c->point].arms[c->arm];
+                backends_ban(p, &a->call, r);
+            }
+        }
+        return;
+    }
+    n = ++c->blocks[t->arm][p->backends.pair];
+    *at = n == 1 ? x : *at + (x - *at) / n;
+}
+
+/* ------------------------------------------------------------------ verdicts */
+
+static bool is_rival(const struct nt_plan *p, const struct backend_check *c, enum nt_arm arm)
+{
+    return arm == NT_ARM_DEFAULT || (arm == NT_ARM_TABLE && c->table) ||
+           (arm == NT_ARM_AS_FOUND && p->spec.as_found[0] != '\0');
+}
+
+static enum nt_arm fastest_rival(const struct nt_plan *p, const struct backend_check *c)
+{
+    enum nt_arm best = NT_ARM_DEFAULT;
+    for (size_t i = 1; i < RIVALS; i++) {
+        if (is_rival(p, c, rivals[i]) && nt_estimate(c->x[rivals[i]], p->spec.pairs, 0.95).mean <
+                                             nt_estimate(c->x[best], p->spec.pairs, 0.95).mean) {
+            best = rivals[i];
+        }
+    }
+    return best;
+}
+
+/* Worst one-sided 95 % upper bound of log(backend / rival); INFINITY when it cannot be told. */
+static double guard_bound(const struct nt_plan *p, const struct backend_check *c)
+{
+    const struct backend_arm *a = &p->backends.cells[c->point].arms[c->arm];
+    double worst = -INFINITY;
+
+    if (c->broken || a->status != NT_ST_OK) {
+        return INFINITY;
+    }
+    for (size_t i = 0; i < RIVALS; i++) {
+        if (is_rival(p, c, rivals[i])) {
+            struct nt_est e =
+                nt_estimate_pairs(c->x[NT_ARM_BACKENDS], c->x[rivals[i]], p->spec.pairs, 0.95);
+            worst = e.n < 2 ? INFINITY : fmax(worst, e.upper);
+        }
+    }
+    return worst;
+}
+
+static bool holds(const struct nt_plan *p, const struct backend_check *c)
+{
+    return guard_bound(p, c) < log(p->spec.guard);
+}
+
+static void judge_class(const struct nt_plan *p, const struct backend_check *c, double *x,
+                        struct nt_backend_class *out)
+{
+    const struct backend_arm *a = &p->backends.cells[c->point].arms[c->arm];
+    enum nt_arm rival = fastest_rival(p, c);
+    struct nt_est e = nt_estimate_pairs(c->x[rival], c->x[NT_ARM_BACKENDS], p->spec.pairs, 0.95);
+
+    for (uint32_t j = 0; j < p->spec.pairs; j++) {
+        x[j] = c->broken || a->status != NT_ST_OK
+                   ? NAN
+                   : c->x[rival][j] - c->x[NT_ARM_BACKENDS][j] - log(p->spec.margin);
+    }
+    *out = (struct nt_backend_class){
+        .cs = c->cs,
+        .call = a->call,
+        .executed = a->executed,
+        .bits = a->bits,
+        .rival = rival,
+        .default_ns = exp(nt_estimate(c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.95).mean),
+        .rival_ns = exp(nt_estimate(c->x[rival], p->spec.pairs, 0.95).mean),
+        .ns = exp(nt_estimate(c->x[NT_ARM_BACKENDS], p->spec.pairs, 0.95).mean),
+        .gain = e.mean,
+        .lo = e.lo,
+        .hi = e.hi,
+        .guard_upper = exp(guard_bound(p, c)),
+        .pairs = (unsigned)e.n};
+}
+
+/* All classes of all backends as one family. */
+static bool judge_classes(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    size_t n = 0;
+    double *x = calloc(b->nchecks * p->spec.pairs + 1, sizeof(*x));
+    double *adjusted = calloc(b->nchecks + 1, sizeof(*adjusted));
+    struct nt_backend_class *out = calloc(b->nchecks + 1, sizeof(*out));
+    bool ok = x != NULL && adjusted != NULL && out != NULL;
+
+    for (size_t i = 0; ok && i < b->nchecks; i++) {
+        if (b->checks[i].kind == CHECK_CLASS) {
+            judge_class(p, &b->checks[i], &x[n * p->spec.pairs], &out[n]);
+            n++;
+        }
+    }
+    ok = ok && n > 0 && nt_maxt(x, n, p->spec.pairs, p->spec.seed, adjusted, &p->failed) == 0;
+    for (size_t i = 0; ok && i < n; i++) {
+        out[i].p = adjusted[i];
+    }
+    if (ok) {
+        p->result.backend_classes = out;
+        p->result.nbackend_classes = n;
+        out = NULL;
+    } else if (p->failed.code == NT_OK && n > 0) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "classes of backends");
+    }
+    free(x);
+    free(adjusted);
+    free(out);
+    return ok;
+}
+
+/* What the checks of one size and mode say: whether it stands, and how far its row may reach. */
+struct standing {
+    bool inside, lo, hi;
+    const char *why;
+};
+
+static struct standing look_at(const struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    static const char *const words[CHECK_COUNT] = {
+        [CHECK_CLASS] = "inside", [CHECK_OFF] = "odd size", [CHECK_BUSY] = "beside compute"};
+    struct standing s = {true, true, true, ""};
+
+    for (size_t i = 0; i < p->backends.nchecks; i++) {
+        const struct backend_check *c = &p->backends.checks[i];
+        if (c->point != point || c->cs.mode != m || holds(p, c)) {
+            continue;
+        }
+        if (c->kind == CHECK_EDGE && !c->broken) {
+            bool *edge = c->cs.bytes < p->points[point].bytes ? &s.lo : &s.hi;
+            *edge = false;
+        } else {
+            s.inside = false;
+            s.why = c->broken || words[c->kind] == NULL ? "wrong or refused" : words[c->kind];
+        }
+    }
+    return s;
+}
+
+static struct nt_backend_class *class_at(struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    for (size_t i = 0; i < p->result.nbackend_classes; i++) {
+        struct nt_backend_class *c = &p->result.backend_classes[i];
+        if (c->cs.coll == p->points[point].coll && c->cs.bytes == p->points[point].bytes &&
+            c->cs.mode == m) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+/* Neighbours that choose the same, in the same types and placements, share a row where the edge
+ * between them holds. */
+static void add_row(struct nt_plan *p, uint32_t point, enum nt_mode m, const struct standing *s,
+                    struct nt_backend_row **open)
+{
+    struct backends *b = &p->backends;
+    const struct backend_arm *a = &b->cells[point].arms[b->cells[point].pick[m]];
+    struct nt_plan_result *r = &p->result;
+    uint64_t lo, hi;
+
+    share(p, point, &lo, &hi);
+    if (*open == NULL || !s->lo || (*open)->coll != p->points[point].coll ||
+        !nt_call_equal(&(*open)->call, &a->call) ||
+        memcmp((*open)->combos, a->right[m], sizeof(a->right[m])) != 0) {
+        if (r->nbackend_rows == NT_MAX_BACKEND_ROWS) {
+            *open = NULL;
+            return;
+        }
+        *open = &r->backend_rows[r->nbackend_rows++];
+        **open = (struct nt_backend_row){.coll = p->points[point].coll,
+                                         .mode = (uint8_t)m,
+                                         .min_bytes = s->lo ? lo : p->points[point].bytes,
+                                         .call = a->call,
+                                         .executed = a->executed,
+                                         .pairs = p->spec.pairs};
+        memcpy((*open)->combos, a->right[m], sizeof(a->right[m]));
+    }
+    (*open)->max_bytes = s->hi ? hi : p->points[point].bytes;
+    (*open)->bits = a->bits > (*open)->bits ? a->bits : (*open)->bits;
+    if (!s->hi) {
+        *open = NULL;
+    }
+}
+
+static void publish(struct nt_plan *p)
+{
+    if (!judge_classes(p)) {
+        return;
+    }
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        enum nt_mode m = p->modes[k];
+        struct nt_backend_row *open = NULL;
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            struct nt_backend_class *c = class_at(p, i, m);
+            struct standing s = look_at(p, i, m);
+            if (c == NULL) {
+                open = NULL;
+                continue;
+            }
+            c->published = s.inside && c->p <= p->spec.alpha;
+            if (!c->published) {
+                (void)snprintf(c->why, sizeof(c->why), "%s%s",
+                               s.inside ? "" : "not within the guard: ",
+                               s.inside ? "a gain could not be proved" : s.why);
+                open = NULL;
+                continue;
+            }
+            add_row(p, i, m, &s, &open);
+        }
+    }
+}
+
+static void clear_pair(struct nt_plan *p)
+{
+    for (size_t i = 0; i < p->backends.nchecks; i++) {
+        for (int a = 0; a < NT_ARM_COUNT; a++) {
+            p->backends.checks[i].x[a][p->backends.pair] = NAN;
+            p->backends.checks[i].blocks[a][p->backends.pair] = 0;
+        }
+    }
+}
+
+/* A check of a pick that was ruled out meanwhile is not asked again. */
+static bool any_left(struct nt_plan *p)
+{
+    bool any = false;
+    for (size_t i = 0; i < p->backends.nchecks; i++) {
+        struct backend_check *c = &p->backends.checks[i];
+        c->broken = c->broken || p->backends.cells[c->point].arms[c->arm].status != NT_ST_OK;
+        any = any || !c->broken;
+    }
+    return any;
+}
+
+bool backends_next_pair(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+
+    if (!b->started) {
+        b->started = true;
+        plan_stop(p); /* the gate's gang */
+    } else if (p->nlive > 0) {
+        plan_stop(p);
+        b->pair++;
+    } else {
+        clear_pair(p);
+        if (++b->redo > MAX_REDO) {
+            plan_not_checked(p, "backends: %u pairs were lost", b->redo);
+            return false;
+        }
+    }
+    if (!any_left(p) || b->pair == p->spec.pairs) {
+        publish(p);
+        return false;
+    }
+    return start_pair(p);
+}
