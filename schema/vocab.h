@@ -154,8 +154,8 @@ struct nt_executed {
 bool nt_case_equal(const struct nt_case *a, const struct nt_case *b);
 bool nt_executed_equal(const struct nt_executed *a, const struct nt_executed *b);
 bool nt_call_equal(const struct nt_call *a, const struct nt_call *b);
-/* Do two calls that executed the same run the same code on the same kind of memory? Two labels for one
- * thing are a tie. */
+/* Do two calls that executed the same run the same code on the same kind of memory? Two labels for
+ * one thing are a tie. */
 bool nt_backend_same_path(const struct nt_call *a, const struct nt_executed *xa,
                           const struct nt_call *b, const struct nt_executed *xb);
 /* Does the call belong to its backend: algorithms of NCCL to NCCL, ours to ours? */
