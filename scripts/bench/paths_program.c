@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 enum { MAX_SIZES = 16, MAX_CALLS = 256, GRAPH_CALLS = 20, MAX_RANKS = 64 };
-enum { INT8 = 0, FLOAT32 = 7, SUM = 0 };               /* NCCL's numbers */
+enum { INT32 = 2, FLOAT32 = 7, SUM = 0 };              /* NCCL's numbers */
 enum { TO_HOST = 2, TO_DEVICE = 1, NON_BLOCKING = 1 }; /* CUDA's */
 struct id {
     char bytes[128];
@@ -55,7 +55,7 @@ static struct {
     size_t sizes[MAX_SIZES], nsizes;
     float *buffer[MAX_SIZES], *ones;
     void *graph[MAX_SIZES];
-    char *barrier;
+    int32_t *barrier;
 } me = {.link = -1};
 
 static void say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -209,7 +209,7 @@ static void prepare(const char *sizes)
         me.sizes[me.nsizes++] = bytes;
     }
     free(copy);
-    cuda(cudaMalloc((void **)&me.barrier, 1), "cudaMalloc");
+    cuda(cudaMalloc((void **)&me.barrier, sizeof(int32_t)), "cudaMalloc");
     me.ones = malloc(largest);
     for (size_t i = 0; me.ones != NULL && i < largest / sizeof(float); i++) {
         me.ones[i] = 1;
@@ -263,7 +263,7 @@ static void block(size_t i, unsigned calls, bool graph)
 
     for (unsigned k = 0; k < calls; k++) {
         fill(i);
-        all_reduce(me.barrier, 1, INT8);
+        all_reduce(me.barrier, 1, INT32);
         cuda(cudaStreamSynchronize(me.stream), "barrier");
         times[k] = now_ns();
         if (graph) {
