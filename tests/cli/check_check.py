@@ -102,7 +102,9 @@ def check_machine(p):
     p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=init-error:0", code=3, says="ncclCommInitRank")
     fake, lib = BUILD + "/tests/probe/nccltune-probe-fake", {"NCCLTUNE_NCCL_LIB": BUILD + "/tests/probe/libfakenccl.so"}
     p.call("check", "p.json", "--probe", fake, code=3, says="driver: made with", **lib)
-    out = p.call("check", "p.json", "--probe", fake, "--despite", "driver", "--despite", "gpu", "--env", "FAKE_NCCL_SPEED=0.1",
+    p.call("tune", "-q", *world, "--ranks", "2", "--sizes", "1K,128K", "--modes", "eager", "--pairs", "8", "--effort", "quick", "--try",
+           "NCCL_MIN_NCHANNELS=16", "--out", "q.json")
+    out = p.call("check", "q.json", "--probe", fake, "--despite", "driver", "--despite", "gpu", "--env", "FAKE_NCCL_SPEED=0.1",
                  "--pairs", "2", code=(0, 1, 4), says="differs: GPU: made with made up", **lib)
     assert "copies within the device at" in out and "2 pairs" in out, out
     left = [x.name for x in p.folder.iterdir() if x.name.startswith("nccltune-") and x.is_dir()]
