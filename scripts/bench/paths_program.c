@@ -44,9 +44,11 @@ typedef struct stream *stream_t;
     X(nccl, int, ncclCommInitRank, (void **, int, struct id, int))                                 \
     X(nccl, int, ncclAllReduce, (const void *, void *, size_t, int, int, void *, stream_t))        \
     X(nccl, const char *, ncclGetErrorString, (int))
+/* NOLINTBEGIN(bugprone-macro-parentheses): types and parameter lists */
 #define X(kind, result, name, args) static result(*name) args;
 FUNCTIONS(X)
 #undef X
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static struct {
     int rank, world, link;
@@ -111,8 +113,8 @@ static void open_libraries(void)
     void *lib_cuda = open_first("PATHS_CUDART", runtimes);
     void *lib_nccl = open_first("NCCLTUNE_NCCL_LIB", nccls);
 #define X(kind, result, name, args)                                                                \
-    *(void **)&name = dlsym(lib_##kind, #name);                                                    \
-    if (name == NULL) {                                                                            \
+    *(void **)&(name) = dlsym(lib_##kind, #name);                                                  \
+    if ((name) == NULL) {                                                                          \
         die(#name, "not found");                                                                   \
     }
     FUNCTIONS(X)
@@ -210,7 +212,7 @@ static void prepare(const char *sizes)
     }
     free(copy);
     cuda(cudaMalloc((void **)&me.barrier, sizeof(int32_t)), "cudaMalloc");
-    me.ones = malloc(largest);
+    me.ones = malloc(largest + sizeof(float));
     for (size_t i = 0; me.ones != NULL && i < largest / sizeof(float); i++) {
         me.ones[i] = 1;
     }
@@ -287,13 +289,18 @@ static void block(size_t i, unsigned calls, bool graph)
 static void obey(void)
 {
     FILE *in = fdopen(me.link, "r");
-    char line[128], mode[16];
+    char line[128];
     unsigned long long bytes;
     unsigned calls;
+    bool graph;
 
     while (in != NULL && fgets(line, sizeof(line), in) != NULL && strncmp(line, "quit", 4) != 0) {
+        char *rest = line + strcspn(line, " ");
         size_t i = 0;
-        if (sscanf(line, "block %llu %u %15s", &bytes, &calls, mode) != 3 || calls > MAX_CALLS) {
+        bytes = strtoull(rest, &rest, 10);
+        calls = (unsigned)strtoul(rest, &rest, 10);
+        graph = strncmp(rest, " graph", 6) == 0;
+        if (strncmp(line, "block ", 6) != 0 || calls == 0 || calls > MAX_CALLS) {
             die("asked", line);
         }
         while (i < me.nsizes && me.sizes[i] != bytes) {
@@ -302,7 +309,7 @@ static void obey(void)
         if (i == me.nsizes) {
             die("no buffer for", line);
         }
-        block(i, calls, strcmp(mode, "graph") == 0);
+        block(i, calls, graph);
     }
 }
 
