@@ -159,6 +159,7 @@ struct nt_profile {
         bool present; /* others than NCCL as it is were raced */
         bool same_bits;
         struct nt_texts asked;
+        struct nt_texts peers; /* "0 to 1: access, copy ok, …": what real copies said */
         struct nt_profile_backends rows;
         struct nt_profile_backend_classes classes;
         struct nt_noteds notes; /* not to be had, ruled out, ties */

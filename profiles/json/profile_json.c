@@ -161,6 +161,7 @@ static const struct field backends_fields[] = {
     {NULL, MARK, AT(nt_profile, backends.present), 0, 0, 0, 0},
     {"same_bits", FLAG, AT(nt_profile, backends.same_bits), 0, 0, 0, 0},
     {"asked", TEXTS, AT(nt_profile, backends.asked), NEEDED, 0, 0, 0},
+    {"peers", TEXTS, AT(nt_profile, backends.peers), 0, 0, 0, 0},
     {"rows", LIST, AT(nt_profile, backends.rows), NEEDED, 0, backend_row_fields,
      sizeof(struct nt_profile_backend)},
     {"classes", LIST, AT(nt_profile, backends.classes), NEEDED, 0, backend_class_fields,

@@ -404,6 +404,7 @@ def part_backends(build, check):
         check.that({"nccl", "ipc", "nccl-symmetric", "torch-symm-mem"} <= set(kept), "trials:", kept)
         bits = dict(p.sql("SELECT bits, count(*) FROM trial WHERE job_id = 1 GROUP BY 1"))
         check.that({"same", "different"} <= set(bits), "bits:", bits)
+        check.that("peers" not in want["backends"] or want["backends"]["peers"] == [], "a probe without a verdict:", want["backends"].get("peers"))
         check.ends("show", p.run("show", p.out), 0, "row       all_reduce")
         check.ends("decide", p.run("decide", p.out, "--collective", "all_reduce", "--bytes", "1K"), 0, "backend   ipc one_shot")
         total = p.sql("SELECT count(*) FROM trial WHERE job_id = 1")[0][0]

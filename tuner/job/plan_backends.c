@@ -449,7 +449,7 @@ static bool begin(struct nt_plan *p)
     struct backends *b = &p->backends;
 
     publish_pairs(p); /* what the table serves is to be beaten too */
-    if (!plan_has_backends(p) || p->failed.code != NT_OK) {
+    if (!nt_spec_has_backends(&p->spec) || p->failed.code != NT_OK) {
         return false;
     }
     b->cells = calloc(p->npoints, sizeof(b->cells[0]));

@@ -260,7 +260,6 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
 double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 bool plan_search_over(const struct nt_plan *p);
-bool plan_has_backends(const struct nt_plan *p); /* any beside NCCL as it is */
 
 /* Each stage queues steps while it has any; false: the stage is over. */
 typedef bool (*stage_fn)(struct nt_plan *p);
