@@ -158,14 +158,15 @@ static void connect_to(const char *path)
     }
 }
 
-/* Rank 0 puts the id into a file beside the socket. */
+/* Rank 0 puts the id of each communicator into a file beside the socket. */
 static struct id share_id(const char *socket_path)
 {
+    static unsigned number;
     char path[128], made[136];
     struct id id;
     FILE *f;
 
-    (void)snprintf(path, sizeof(path), "%s.id", socket_path);
+    (void)snprintf(path, sizeof(path), "%s.%u.id", socket_path, ++number);
     (void)snprintf(made, sizeof(made), "%s.new", path);
     if (me.rank == 0) {
         nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -216,6 +217,10 @@ static void prepare(const char *sizes)
     for (size_t i = 0; me.ones != NULL && i < largest / sizeof(float); i++) {
         me.ones[i] = 1;
     }
+}
+
+static void warm(void)
+{
     for (size_t i = 0; i < me.nsizes; i++) {
         fill(i);
         for (int k = 0; k < 3; k++) {
@@ -363,9 +368,11 @@ int main(int argc, char **argv)
     static const char *const worlds[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
     const char *rank = first_of(ranks), *world = first_of(worlds);
     const char *path = getenv("PATHS_SOCKET"), *sizes = getenv("PATHS_SIZES");
+    const char *late = getenv("PATHS_LATE"), *parent = getenv("PATHS_PARENT");
     int asked = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0;
 
     if (asked > 0 && asked <= MAX_RANKS) {
+        assign(parent != NULL ? parent : "");
         return start_ranks(argv, asked);
     }
     if (rank == NULL || world == NULL || path == NULL || sizes == NULL) {
@@ -382,6 +389,12 @@ int main(int argc, char **argv)
     cuda(cudaStreamCreateWithFlags(&me.stream, NON_BLOCKING), "cudaStreamCreate");
     nccl(ncclCommInitRank(&me.comm, me.world, share_id(path), me.rank), "ncclCommInitRank");
     prepare(sizes);
+    warm();
+    if (late != NULL) {
+        assign(late);
+        nccl(ncclCommInitRank(&me.comm, me.world, share_id(path), me.rank), "ncclCommInitRank");
+        warm();
+    }
     say("ready\n");
     obey();
     _exit(0); /* graphs are alive: a communicator does not go before them */
