@@ -535,7 +535,7 @@ static void test_a_launcher(void **state)
 /* Where an interpreter would find the loader. */
 static void test_finds_the_loader(void **state)
 {
-    static const char environment[] = "HOME=/home/u\0PYTHONPATH=/hook:/other";
+    static const char environment[] = "HOME=/nobody\0PYTHONPATH=/hook:/other";
     static char words[] = "/venv/bin/python3\0serve.py";
     struct nt_proc p = {.uid = geteuid(),
                         .environ_known = true,
