@@ -118,7 +118,7 @@ struct nt_profile_backend_class {
     int coll, mode, verdict; /* enum nt_class_verdict */
     const char *setting;     /* "ipc two_shot/direct" */
     const char *rival;       /* "default", "table", "as-found" */
-    double default_ns, rival_ns, ns, gain, interval[2], p_adjusted, guard_upper;
+    double default_ns, rival_ns, ns, gain, interval[2], p_adjusted, guard_upper, p95_ratio;
     unsigned pairs;
     const char *why; /* "" when tuned */
 };

@@ -154,6 +154,7 @@ static const struct field backend_class_fields[] = {
     {"interval", RANGE, AT(nt_profile_backend_class, interval), 0, 0, 0, 0},
     {"p_adjusted", NUM, AT(nt_profile_backend_class, p_adjusted), 0, 0, 0, 0},
     {"guard_upper", NUM, AT(nt_profile_backend_class, guard_upper), 0, 0, 0, 0},
+    {"p95_ratio", NUM, AT(nt_profile_backend_class, p95_ratio), 0, 0, 0, 0},
     {"pairs", UINT, AT(nt_profile_backend_class, pairs), 0, 0, 0, 0},
     {"why", TEXT, AT(nt_profile_backend_class, why), 0, 0, 0, 0},
     {0}};

@@ -50,8 +50,13 @@ void backends_free(struct nt_plan *p)
             nt_race_free(b->cells[i].race[m]);
         }
     }
+    for (size_t i = 0; i < b->nchecks; i++) {
+        free(b->checks[i].norm[0]);
+        free(b->checks[i].norm[1]);
+    }
     free(b->cells);
     free(b->checks);
+    b->nchecks = 0;
     b->cells = NULL;
     b->checks = NULL;
 }

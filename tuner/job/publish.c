@@ -319,6 +319,7 @@ static void add_backend_class(struct nt_profile *p, const struct nt_spec *spec,
         .interval = {1 - exp(-c->lo), 1 - exp(-c->hi)},
         .p_adjusted = c->p,
         .guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN,
+        .p95_ratio = c->p95_ratio,
         .pairs = c->pairs,
         .why = nt_profile_text(p, c->why)};
 }
