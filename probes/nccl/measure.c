@@ -164,7 +164,7 @@ static int (*const run_mode[NT_MODE_COUNT])(struct trial *t, bool calls, uint64_
                                             struct nt_err *err) = {
     [NT_EAGER] = run_eager, [NT_STREAM] = run_stream, [NT_GRAPH] = run_graph};
 
-/* FNV-1a over what tells one first call from another. */
+/* Over what tells one first call from another; never 0. */
 static uint64_t call_key(const struct trial *t)
 {
     const struct nt_case *cs = &t->plan.cs;
@@ -179,10 +179,10 @@ static uint64_t call_key(const struct trial *t)
                               t->call.backend,
                               t->group,
                               t->closing};
-    uint64_t key = 0xcbf29ce484222325;
+    uint64_t key = 1;
 
-    for (size_t i = 0; i < sizeof(words); i++) {
-        key = (key ^ ((const unsigned char *)words)[i]) * 0x100000001b3;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        key = nt_mix(key, words[i]);
     }
     return key != 0 ? key : 1;
 }

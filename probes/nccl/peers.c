@@ -10,13 +10,23 @@
 #include "probes/nccl/barrier.h"
 #include "probes/nccl/dev.h"
 
-enum { MOST = 16, BYTES = 64 << 20, CHUNK = 1 << 20, COPIES = 8, RUNS = 5, SALT = 7 };
+/* MOST_BYTES: beyond any L2; a small device is asked for less. */
+enum {
+    MOST = 16,
+    MOST_BYTES = 64 << 20,
+    CHUNK = 1 << 20,
+    COPIES = 8,
+    RUNS = 5,
+    SALT = 7,
+    SHARE = 256
+};
 static const uint64_t limit_ns = 5000000000U;
 
 struct peer {
     struct nt_dev *dev;
     struct CUstream_st *stream;
-    void *a, *b; /* BYTES each */
+    void *a, *b;
+    uint64_t bytes; /* of each */
 };
 
 /* ---- multicast ---- */
@@ -127,6 +137,7 @@ static int bandwidth(const struct peer *to, const struct peer *from, double *ret
 {
     struct CUevent_st *begin = NULL, *end = NULL;
     double best = 0;
+    uint64_t bytes = to->bytes < from->bytes ? to->bytes : from->bytes;
     int rc = nt_event_open(&begin, err);
     if (rc == 0) {
         rc = nt_event_open(&end, err);
@@ -135,7 +146,7 @@ static int bandwidth(const struct peer *to, const struct peer *from, double *ret
         uint64_t ns = 0;
         rc = nt_event_record(begin, from->stream, err);
         for (int i = 0; rc == 0 && i < COPIES; i++) {
-            rc = nt_dev_copy(to->dev, to->b, from->dev, from->a, BYTES, from->stream, err);
+            rc = nt_dev_copy(to->dev, to->b, from->dev, from->a, bytes, from->stream, err);
         }
         if (rc == 0) {
             rc = nt_event_record(end, from->stream, err);
@@ -146,8 +157,8 @@ static int bandwidth(const struct peer *to, const struct peer *from, double *ret
         if (rc == 0) {
             rc = nt_event_between_ns(begin, end, &ns, err);
         }
-        if (rc == 0 && ns > 0 && (double)BYTES * COPIES * 1e9 / (double)ns > best) {
-            best = (double)BYTES * COPIES * 1e9 / (double)ns;
+        if (rc == 0 && ns > 0 && (double)bytes * COPIES * 1e9 / (double)ns > best) {
+            best = (double)bytes * COPIES * 1e9 / (double)ns;
         }
     }
     nt_event_close(begin);
@@ -260,9 +271,9 @@ static int open_peer(unsigned device, struct peer *p, struct nt_err *err)
         rc = nt_stream_open(p->dev, &p->stream, err);
     }
     if (rc == 0) {
-        rc = nt_dev_alloc(p->dev, BYTES, &p->a, err);
+        rc = nt_dev_alloc(p->dev, p->bytes, &p->a, err);
     }
-    return rc != 0 ? rc : nt_dev_alloc(p->dev, BYTES, &p->b, err);
+    return rc != 0 ? rc : nt_dev_alloc(p->dev, p->bytes, &p->b, err);
 }
 
 static int say_device(struct peer *p, unsigned device, struct nt_buf *out, struct nt_err *err)
@@ -271,6 +282,8 @@ static int say_device(struct peer *p, unsigned device, struct nt_buf *out, struc
     double rate = 0;
     int rc = nt_dev_describe(device, &info, err);
     if (rc == 0) {
+        p->bytes = info.memory_bytes / SHARE;
+        p->bytes = p->bytes > MOST_BYTES ? MOST_BYTES : p->bytes < CHUNK ? CHUNK : p->bytes;
         rc = open_peer(device, p, err);
     }
     if (rc == 0) {

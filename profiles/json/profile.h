@@ -118,7 +118,7 @@ struct nt_profile_backend_class {
     int coll, mode, verdict; /* enum nt_class_verdict */
     const char *setting;     /* "ipc two_shot/direct" */
     const char *rival;       /* "default", "table", "as-found" */
-    double default_ns, rival_ns, ns, gain, interval[2], p_adjusted, guard_upper;
+    double default_ns, rival_ns, ns, gain, interval[2], p_adjusted, guard_upper, p95_ratio;
     unsigned pairs;
     const char *why; /* "" when tuned */
 };
@@ -159,6 +159,7 @@ struct nt_profile {
         bool present; /* others than NCCL as it is were raced */
         bool same_bits;
         struct nt_texts asked;
+        struct nt_texts peers; /* "0 to 1: access, copy ok, …": what real copies said */
         struct nt_profile_backends rows;
         struct nt_profile_backend_classes classes;
         struct nt_noteds notes; /* not to be had, ruled out, ties */

@@ -54,6 +54,36 @@ int nt_profile_choose(const struct nt_profile *p, enum nt_product product, int c
     return 0;
 }
 
+/* Who moves the bytes, by mode, where that is not NCCL as it is. */
+static void add_backends(const struct nt_profile *p, const struct nt_profile_choice *d, json_t *o)
+{
+    json_t *modes = json_object();
+
+    for (int m = 0; m < NT_MODE_COUNT; m++) {
+        const struct nt_profile_backend *r = nt_profile_backend(p, d->coll, d->bytes, m);
+        json_t *serves = json_array(), *row;
+        for (size_t i = 0; r != NULL && i < r->serves.n; i++) {
+            (void)json_array_append_new(serves, json_string(r->serves.v[i]));
+        }
+        row = r != NULL ? json_pack("{s:s, s:s, s:s, s:O}", "backend", nt_backend_names[r->backend],
+                                    "numerics", nt_numerics_names[r->numerics], "bits",
+                                    nt_bits_names[r->bits], "serves", serves)
+                        : NULL;
+        if (row != NULL && r->algo >= 0) {
+            (void)json_object_set_new(row, "algo", json_string(nt_algo_names[r->algo]));
+            (void)json_object_set_new(row, "proto", json_string(nt_proto_names[r->proto]));
+        }
+        if (row != NULL) {
+            (void)json_object_set_new(modes, nt_mode_names[m], row);
+        }
+        json_decref(serves);
+    }
+    if (o != NULL && json_object_size(modes) > 0) {
+        (void)json_object_set(o, "backends", modes);
+    }
+    json_decref(modes);
+}
+
 int nt_profile_choice_json(const struct nt_profile *p, const struct nt_profile_choice *d,
                            bool pretty, struct nt_buf *out, struct nt_err *err)
 {
@@ -74,6 +104,7 @@ int nt_profile_choice_json(const struct nt_profile *p, const struct nt_profile_c
                                             "mode", nt_mode_names[c->mode], "verdict",
                                             nt_class_verdict_names[c->verdict]));
     }
+    add_backends(p, d, o);
     if (o == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "decision");
     }

@@ -154,6 +154,7 @@ static const struct field backend_class_fields[] = {
     {"interval", RANGE, AT(nt_profile_backend_class, interval), 0, 0, 0, 0},
     {"p_adjusted", NUM, AT(nt_profile_backend_class, p_adjusted), 0, 0, 0, 0},
     {"guard_upper", NUM, AT(nt_profile_backend_class, guard_upper), 0, 0, 0, 0},
+    {"p95_ratio", NUM, AT(nt_profile_backend_class, p95_ratio), 0, 0, 0, 0},
     {"pairs", UINT, AT(nt_profile_backend_class, pairs), 0, 0, 0, 0},
     {"why", TEXT, AT(nt_profile_backend_class, why), 0, 0, 0, 0},
     {0}};
@@ -161,6 +162,7 @@ static const struct field backends_fields[] = {
     {NULL, MARK, AT(nt_profile, backends.present), 0, 0, 0, 0},
     {"same_bits", FLAG, AT(nt_profile, backends.same_bits), 0, 0, 0, 0},
     {"asked", TEXTS, AT(nt_profile, backends.asked), NEEDED, 0, 0, 0},
+    {"peers", TEXTS, AT(nt_profile, backends.peers), 0, 0, 0, 0},
     {"rows", LIST, AT(nt_profile, backends.rows), NEEDED, 0, backend_row_fields,
      sizeof(struct nt_profile_backend)},
     {"classes", LIST, AT(nt_profile, backends.classes), NEEDED, 0, backend_class_fields,

@@ -68,7 +68,7 @@ static void add(const struct nt_process *p, const char *assignment, const char *
     memcpy(name, assignment, len);
     name[len] = '\0';
     if ((len > tail && strcmp(name + len - tail, plugin) == 0) ||
-        (comms == 0 && is_the_profiles(p, name, now))) {
+        (comms == 0 && before == NULL && is_the_profiles(p, name, now))) {
         return;
     }
     nt_receipt_add_change(p->receipt,

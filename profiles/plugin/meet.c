@@ -17,16 +17,16 @@
  * and outlives none of them, so it is a plain structure. */
 enum { SLOTS = 1024, NO_RANK = UINT32_MAX, HASH_ROOM = NT_HASH_HEX + 8 };
 /* Written into a slot by whoever sees it first, because who saw it may be gone a moment later. */
-enum verdict { OPEN, BUSY, MET, DIFFERS };
+enum verdict { OPEN, BUSY, MET, DIFFERS, LACKS };
 struct slot {
     uint32_t version;   /* PAGE_VERSION once the slot is filled */
     uint32_t pid, rank; /* rank on this host, NO_RANK if the launcher does not say */
     uint32_t arrived;   /* communicators with everyone that this process has come to */
     uint32_t verdict, other_pid;
     char hash[HASH_ROOM], other_hash[HASH_ROOM];
-    char spare[88];
+    char lack[88]; /* LACKS: how many came and who did not */
 };
-enum { PAGE_VERSION = 1, PAGE_BYTES = SLOTS * sizeof(struct slot) };
+enum { PAGE_VERSION = 2, PAGE_BYTES = SLOTS * sizeof(struct slot) };
 _Static_assert(sizeof(struct slot) == 256, "slots of one size in every build");
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -155,7 +155,9 @@ static void judge(struct slot *s, enum verdict v, const struct slot *other)
     uint32_t open = OPEN;
     if (__atomic_compare_exchange_n(&s->verdict, &open, BUSY, false, __ATOMIC_ACQUIRE,
                                     __ATOMIC_RELAXED)) {
-        if (other != NULL) {
+        if (v == LACKS) {
+            memcpy(s->lack, other->lack, sizeof(s->lack));
+        } else if (other != NULL) {
             s->other_pid = other->pid;
             memcpy(s->other_hash, other->hash, sizeof(s->other_hash));
         }
@@ -168,6 +170,11 @@ static int differs(struct nt_why *why, uint32_t pid, const char *hash)
     return nt_why_fail(why, "pid %u of this job was told profile %.64s", pid, hash);
 }
 
+static int lacks(const struct nt_meeting *m, const char *lack, struct nt_why *why)
+{
+    return nt_why_fail(why, "after %u ms the tuner plugin is in %s", m->timeout_ms, lack);
+}
+
 /* Ranks that have come; a live process with another hash ends the search, for both. */
 static int count(const struct nt_meeting *m, uint32_t *ret_arrived, struct nt_why *why)
 {
@@ -176,6 +183,9 @@ static int count(const struct nt_meeting *m, uint32_t *ret_arrived, struct nt_wh
 
     if (__atomic_load_n(&mine->verdict, __ATOMIC_ACQUIRE) == DIFFERS) {
         return differs(why, mine->other_pid, mine->other_hash);
+    }
+    if (__atomic_load_n(&mine->verdict, __ATOMIC_ACQUIRE) == LACKS) {
+        return lacks(m, mine->lack, why);
     }
     for (unsigned i = 0; i < SLOTS; i++) {
         struct slot *s = &seat.page[i];
@@ -204,10 +214,12 @@ static void append(char *list, size_t size, unsigned n)
     }
 }
 
+/* Says it to the others too: this process may be gone when they look. */
 static int missing(const struct nt_meeting *m, uint32_t arrived, struct nt_why *why)
 {
-    char here[64] = "", lack[64] = "";
+    char lack[24] = ""; /* with the words around it no longer than a slot's */
     bool by_rank = true;
+    struct slot said;
 
     for (uint32_t rank = 0; rank < m->local_ranks; rank++) {
         bool found = false;
@@ -216,20 +228,21 @@ static int missing(const struct nt_meeting *m, uint32_t arrived, struct nt_why *
             if (seated(i) && s->arrived > 0) {
                 by_rank = by_rank && s->rank != NO_RANK;
                 found = found || s->rank == rank;
-                if (rank == 0) {
-                    append(here, sizeof(here), s->pid);
-                }
             }
         }
         if (!found) {
             append(lack, sizeof(lack), rank);
         }
     }
-    return nt_why_fail(
-        why,
-        "after %u ms the tuner plugin is in %u of %u ranks of this host; in: pids%s; missing:%s%s",
-        m->timeout_ms, arrived, m->local_ranks, here, by_rank ? " local ranks" : "",
-        by_rank ? lack : " the others (no variable says their numbers)");
+    (void)snprintf(said.lack, sizeof(said.lack), "%u of %u ranks of this host; missing:%s%s",
+                   arrived, m->local_ranks, by_rank ? " local ranks" : " the others",
+                   by_rank ? lack : "");
+    for (unsigned i = 0; i < SLOTS; i++) {
+        if (seated(i)) {
+            judge(&seat.page[i], LACKS, &said);
+        }
+    }
+    return lacks(m, said.lack, why);
 }
 
 static uint64_t now_ms(void)

@@ -44,9 +44,11 @@ typedef struct stream *stream_t;
     X(nccl, int, ncclCommInitRank, (void **, int, struct id, int))                                 \
     X(nccl, int, ncclAllReduce, (const void *, void *, size_t, int, int, void *, stream_t))        \
     X(nccl, const char *, ncclGetErrorString, (int))
+/* NOLINTBEGIN(bugprone-macro-parentheses): types and parameter lists */
 #define X(kind, result, name, args) static result(*name) args;
 FUNCTIONS(X)
 #undef X
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static struct {
     int rank, world, link;
@@ -111,8 +113,8 @@ static void open_libraries(void)
     void *lib_cuda = open_first("PATHS_CUDART", runtimes);
     void *lib_nccl = open_first("NCCLTUNE_NCCL_LIB", nccls);
 #define X(kind, result, name, args)                                                                \
-    *(void **)&name = dlsym(lib_##kind, #name);                                                    \
-    if (name == NULL) {                                                                            \
+    *(void **)&(name) = dlsym(lib_##kind, #name);                                                  \
+    if ((name) == NULL) {                                                                          \
         die(#name, "not found");                                                                   \
     }
     FUNCTIONS(X)
@@ -156,14 +158,15 @@ static void connect_to(const char *path)
     }
 }
 
-/* Rank 0 puts the id into a file beside the socket. */
+/* Rank 0 puts the id of each communicator into a file beside the socket. */
 static struct id share_id(const char *socket_path)
 {
+    static unsigned number;
     char path[128], made[136];
     struct id id;
     FILE *f;
 
-    (void)snprintf(path, sizeof(path), "%s.id", socket_path);
+    (void)snprintf(path, sizeof(path), "%s.%u.id", socket_path, ++number);
     (void)snprintf(made, sizeof(made), "%s.new", path);
     if (me.rank == 0) {
         nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -210,10 +213,14 @@ static void prepare(const char *sizes)
     }
     free(copy);
     cuda(cudaMalloc((void **)&me.barrier, sizeof(int32_t)), "cudaMalloc");
-    me.ones = malloc(largest);
+    me.ones = malloc(largest + sizeof(float));
     for (size_t i = 0; me.ones != NULL && i < largest / sizeof(float); i++) {
         me.ones[i] = 1;
     }
+}
+
+static void warm(void)
+{
     for (size_t i = 0; i < me.nsizes; i++) {
         fill(i);
         for (int k = 0; k < 3; k++) {
@@ -287,13 +294,18 @@ static void block(size_t i, unsigned calls, bool graph)
 static void obey(void)
 {
     FILE *in = fdopen(me.link, "r");
-    char line[128], mode[16];
+    char line[128];
     unsigned long long bytes;
     unsigned calls;
+    bool graph;
 
     while (in != NULL && fgets(line, sizeof(line), in) != NULL && strncmp(line, "quit", 4) != 0) {
+        char *rest = line + strcspn(line, " ");
         size_t i = 0;
-        if (sscanf(line, "block %llu %u %15s", &bytes, &calls, mode) != 3 || calls > MAX_CALLS) {
+        bytes = strtoull(rest, &rest, 10);
+        calls = (unsigned)strtoul(rest, &rest, 10);
+        graph = strncmp(rest, " graph", 6) == 0;
+        if (strncmp(line, "block ", 6) != 0 || calls == 0 || calls > MAX_CALLS) {
             die("asked", line);
         }
         while (i < me.nsizes && me.sizes[i] != bytes) {
@@ -302,7 +314,7 @@ static void obey(void)
         if (i == me.nsizes) {
             die("no buffer for", line);
         }
-        block(i, calls, strcmp(mode, "graph") == 0);
+        block(i, calls, graph);
     }
 }
 
@@ -356,9 +368,11 @@ int main(int argc, char **argv)
     static const char *const worlds[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", NULL};
     const char *rank = first_of(ranks), *world = first_of(worlds);
     const char *path = getenv("PATHS_SOCKET"), *sizes = getenv("PATHS_SIZES");
+    const char *late = getenv("PATHS_LATE"), *parent = getenv("PATHS_PARENT");
     int asked = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 0;
 
     if (asked > 0 && asked <= MAX_RANKS) {
+        assign(parent != NULL ? parent : "");
         return start_ranks(argv, asked);
     }
     if (rank == NULL || world == NULL || path == NULL || sizes == NULL) {
@@ -375,6 +389,12 @@ int main(int argc, char **argv)
     cuda(cudaStreamCreateWithFlags(&me.stream, NON_BLOCKING), "cudaStreamCreate");
     nccl(ncclCommInitRank(&me.comm, me.world, share_id(path), me.rank), "ncclCommInitRank");
     prepare(sizes);
+    warm();
+    if (late != NULL) {
+        assign(late);
+        nccl(ncclCommInitRank(&me.comm, me.world, share_id(path), me.rank), "ncclCommInitRank");
+        warm();
+    }
     say("ready\n");
     obey();
     _exit(0); /* graphs are alive: a communicator does not go before them */

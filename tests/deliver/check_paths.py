@@ -38,12 +38,27 @@ class Paths(unittest.TestCase):
             doctor = {s["path"]: s["verdict"] for s in steps if s["step"] == "doctor"}
             self.assertIn("2", doctor["run"])  # a verdict on both ranks
             self.assertIn("no process", doctor["nothing"])
-            fault = {s["fault"]: s for s in steps if s["step"] == "fault"}
-            for name, words in (("missing", "cannot be honoured"), ("different", "of this job was told profile")):
-                self.assertTrue(fault[name]["ended_by_itself"], name)
-                self.assertEqual(fault[name]["exit_code"], 1)
-                self.assertIn(words, " ".join(fault[name]["complaints"]))
+            self.check_faults({s["fault"]: s for s in steps if s["step"] == "fault"})
             self.assertIn("cannot be honoured", (folder / "out/report.md").read_text())
+
+    def check_faults(self, fault):
+        # the fake NCCL asks no env plugin: a rank without the tuner plugin is noticed by the other one, after 10 s
+        missing = "the tuner plugin is in 1 of 2 ranks of this host"
+        for name, words in (("missing", "cannot be honoured"), ("different", "of this job was told profile"),
+                            ("unloadable", missing), ("no-tuner", missing)):
+            self.assertTrue(fault[name]["ended_by_itself"], name)
+            self.assertEqual(fault[name]["exit_code"], 1)
+            self.assertIn(words, " ".join(fault[name]["complaints"]))
+        self.assertIn("missing: local ranks 1", " ".join(fault["unloadable"]["complaints"]))
+        late, whole, masked = (fault[x]["doctor"] for x in ("late", "late-profile", "overwritten"))
+        self.assertIn("too late in 2", late["verdict"])
+        self.assertIn("NCCL_ALGO=allreduce:ring was set after a communicator existed", " ".join(late["reasons"]))
+        self.assertIn("too late in 2", whole["verdict"])
+        self.assertIn("NCCL had started before the variables were set inside the process", " ".join(whole["reasons"]))
+        self.assertIn("partly in 2", masked["verdict"])
+        reasons = " ".join(masked["reasons"])
+        self.assertRegex(reasons, r"NCCL_ALGO: allreduce:ring was set by process \d+ \(.*\) for its children: it masks the table")
+        self.assertRegex(reasons, r"NCCL_BUFFSIZE: not the profile's value: 2097152 was set by process \d+ \(.*\) for its children")
 
 
 if __name__ == "__main__":

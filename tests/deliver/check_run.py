@@ -108,6 +108,17 @@ class Run(Case):
         self.call("run", "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, "--allow-rig", "mps-sockets", "--",
                   "true")
 
+    def test_ranks_of_this_host(self):
+        """Ranks on one GPU are on one host, although each tells NCCL that it is a host of its own."""
+        for rig, ranks in (("mps-sockets", "8"), ("nccl", "1")):
+            p = json.loads(self.profile.read_text())
+            p["nodes"] = p["ranks"]
+            p["delivery"] = {}
+            p["rig"] = {"kind": rig, "functional": rig != "nccl"}
+            self.profile.write_text(json.dumps(p))
+            v = self.variables(self.run_cmd(*DESPITE, "--allow-rig", "mps-sockets", "--", "env").stdout)
+            self.assertEqual(v["NCCLTUNE_LOCAL_RANKS"], ranks, rig)
+
     def test_static(self):
         v = self.variables(self.run_cmd(*DESPITE, "--static", "--", "env").stdout)
         self.assertIn("NCCL_ALGO", v)

@@ -1,6 +1,7 @@
 /* A process that has a communicator as NCCL makes one: loads the plugins that the environment
  * names, makes a communicator of 8 ranks, asks for the variables named on the command line, makes
- * some calls, says "ready" and lives until its standard input ends. */
+ * some calls, says "ready" and lives until its standard input ends. Of its words NAME=VALUE is set
+ * before, later:NAME=VALUE between its first communicator and a second one. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,35 +28,62 @@ static int ask_env(int argc, char **argv)
     return 0;
 }
 
+static const char later[] = "later:";
+
+/* As a program that sets variables itself. True: there were some. */
+static bool assign(char **argv, bool is_late)
+{
+    bool any = false;
+    for (; *argv != NULL; argv++) {
+        bool marked = strncmp(*argv, later, sizeof(later) - 1) == 0;
+        if (marked == is_late && strchr(*argv, '=') != NULL) {
+            (void)putenv(*argv + (is_late ? sizeof(later) - 1 : 0));
+            any = true;
+        }
+    }
+    return any;
+}
+
+static int communicate(const struct host *h, void **ctx)
+{
+    struct host_call call = {.abi = 5, .coll = NT_TABLE_ALL_REDUCE, .bytes = 16384};
+
+    if (host_init(h, 5, 8, 1, ctx) != NT_NCCL_SUCCESS) {
+        return 1;
+    }
+    for (int i = 0; i < 3; i++) {
+        if (host_ask(h, *ctx, &call) != NT_NCCL_SUCCESS) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     struct host h;
-    struct host_call call = {.abi = 5, .coll = NT_TABLE_ALL_REDUCE, .bytes = 16384};
-    void *ctx = NULL;
+    void *ctx[2] = {NULL, NULL};
     char byte;
 
-    for (int i = 1; i < argc; i++) { /* NAME=VALUE: as a program that sets variables itself */
-        if (strchr(argv[i], '=') != NULL) {
-            (void)putenv(argv[i]);
-        }
-    }
+    (void)assign(argv + 1, false);
     if (ask_env(argc, argv) != 0) {
         return 1;
     }
     if (getenv("NCCL_TUNER_PLUGIN") != NULL) {
         host_open(&h);
-        if (host_init(&h, 5, 8, 1, &ctx) != NT_NCCL_SUCCESS) {
+        if (communicate(&h, &ctx[0]) != 0 ||
+            (assign(argv + 1, true) && communicate(&h, &ctx[1]) != 0)) {
             return 1;
-        }
-        for (int i = 0; i < 3; i++) {
-            if (host_ask(&h, ctx, &call) != NT_NCCL_SUCCESS) {
-                return 1;
-            }
         }
     }
     (void)puts("ready");
     (void)fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0) {
     }
-    return ctx != NULL && host_end(&h, 5, ctx) != NT_NCCL_SUCCESS;
+    for (int i = 0; i < 2; i++) {
+        if (ctx[i] != NULL && host_end(&h, 5, ctx[i]) != NT_NCCL_SUCCESS) {
+            return 1;
+        }
+    }
+    return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "profiles/format/bytes.h"
 #include "tests/deliver/make.h"
 
 #define GPU   "1-2 rw-s 0 00:06 421 /dev/nvidia0\n"
@@ -21,15 +22,22 @@
 #define PARTS  (1U << NT_RECEIPT_TUNER | 1U << NT_RECEIPT_ENV)
 #define PYTHON "/usr/bin/python3"
 
+enum { NONE = UINT32_MAX };
 struct judged {
     const char *name;
     const char *environment, *cmdline, *maps; /* of the process */
     const char *parent, *parent_name, *grandparent;
     const char *active; /* hash */
     bool active_env;
-    uint32_t parts, nrows, nccl; /* parts 0: no receipt */
-    const char *kept;            /* a name that NCCL was told the user's value of */
-    const char *user;            /* … of which the profile has none */
+    uint32_t parts, nrows, nccl;     /* parts 0: no receipt */
+    const char *kept;                /* a name that NCCL was told the user's value of */
+    const char *user;                /* … of which the profile has none */
+    struct nt_receipt_change change; /* what the program did to a variable */
+    uint32_t flags;
+    unsigned comms;            /* made after the first one */
+    uint64_t applied, refused; /* calls of the first row, and where NCCL had not its choice */
+    uint32_t serving;          /* rows that serve the communicators; 0: all; NONE */
+    enum nt_doctor_loader loader;
     enum nt_doctor_finding verdict;
     bool counts;
     const char *says; /* in some reason; NULL: nothing */
@@ -106,6 +114,18 @@ static const struct judged cases[] = {
      .verdict = NT_DR_PARTLY,
      .counts = true,
      .says = "came with the environment"},
+    {.name = "it masks the table itself, before its first communicator",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .user = "NCCL_ALGO",
+     .change = {.name = "NCCL_ALGO", .now = "allreduce:ring"},
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "NCCL_ALGO: allreduce:ring was set by process 40 (worker) itself (or an nccl.conf), "
+             "after its start: it masks the table"},
     {.name = "it masks the table, after its first communicator",
      .environment = TOLD,
      .maps = GPU NCCL TUNER ENV,
@@ -113,9 +133,89 @@ static const struct judged cases[] = {
      .nrows = 3,
      .nccl = 22809,
      .user = "NCCL_ALGO",
+     .change = {.name = "NCCL_ALGO", .now = "allreduce:ring", .comms = 1},
+     .comms = 1,
+     .applied = 3,
+     .refused = 3,
+     .verdict = NT_DR_TOO_LATE,
+     .counts = true,
+     .says = "NCCL_ALGO=allreduce:ring was set after a communicator existed: too late for the 1 "
+             "made before"},
+    {.name = "… and what NCCL does with it",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER,
+     .parts = 1U << NT_RECEIPT_TUNER,
+     .nrows = 3,
+     .nccl = 22304,
+     .change = {.name = "NCCL_ALGO", .now = "ring", .comms = 1},
+     .comms = 2,
+     .verdict = NT_DR_TOO_LATE,
+     .counts = true,
+     .says = "at each communicator, so the 2 made since have it; those made before go on without "
+             "it. It masks the table"},
+    {.name = "what NCCL reads once, after its first communicator",
+     .environment = TOLD "|NCCL_BUFFSIZE=4",
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .change = {.name = "NCCL_BUFFSIZE", .before = "4194304", .now = "8388608", .comms = 1},
+     .comms = 1,
+     .verdict = NT_DR_TOO_LATE,
+     .counts = true,
+     .says = "NCCL_BUFFSIZE: NCCL read it once and goes on with 4194304"},
+    {.name = "taken away after its first communicator",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .change = {.name = "NCCL_NTHREADS", .before = "256", .comms = 1},
+     .comms = 1,
+     .verdict = NT_DR_TOO_LATE,
+     .counts = true,
+     .says = "NCCL_NTHREADS was unset after"},
+    {.name = "more logging after the first communicator is nobody's loss",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .change = {.name = "NCCL_DEBUG", .now = "INFO", .comms = 1},
+     .comms = 1,
+     .verdict = NT_DR_APPLIED,
+     .counts = true},
+    {.name = "a row whose choice NCCL never had",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .refused = 12,
      .verdict = NT_DR_PARTLY,
      .counts = true,
-     .says = "the table cannot choose; too late for communicators made before"},
+     .says = "1 row was not in force (row 1): NCCL did not offer the choice in any of 12 calls"},
+    {.name = "a row whose choice NCCL had for most",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .applied = 100,
+     .refused = 1,
+     .verdict = NT_DR_APPLIED,
+     .counts = true,
+     .says = "not in force in 1 calls"},
+    {.name = "no row is for its communicators",
+     .environment = TOLD,
+     .maps = GPU NCCL TUNER ENV,
+     .parts = PARTS,
+     .nrows = 3,
+     .nccl = 22809,
+     .serving = NONE,
+     .verdict = NT_DR_PARTLY,
+     .counts = true,
+     .says = "1 of 1 communicators have a number of ranks"},
     {.name = "SGLang masks the table for its ranks",
      .environment = TOLD "|NCCL_ALGO=allreduce:tree",
      .maps = GPU NCCL TUNER ENV,
@@ -157,6 +257,16 @@ static const struct judged cases[] = {
      .verdict = NT_DR_TOO_LATE,
      .counts = true,
      .says = "had started before"},
+    {.name = "… and nothing is active on the host: the program set them itself",
+     .environment = "HOME=/root",
+     .maps = GPU NCCL TUNER,
+     .flags = NT_RECEIPT_INSIDE | NT_RECEIPT_ENV_LATE,
+     .parts = 1U << NT_RECEIPT_TUNER,
+     .nrows = 3,
+     .nccl = 22809,
+     .verdict = NT_DR_TOO_LATE,
+     .counts = true,
+     .says = "had started before the variables were set inside the process"},
     {.name = "somebody else's env plugin",
      .environment = "NCCLTUNE_PROFILE=" HASH_A "|NCCL_ENV_PLUGIN=none",
      .maps = GPU NCCL TUNER,
@@ -266,6 +376,33 @@ static const struct judged cases[] = {
      .verdict = NT_DR_MISSED,
      .counts = true,
      .says = "sudo drops"},
+    {.name = "loader: not installed there",
+     .environment = "HOME=/root",
+     .cmdline = PYTHON "|serve.py",
+     .maps = GPU NCCL,
+     .active = HASH_A,
+     .loader = NT_LOADER_ABSENT,
+     .verdict = NT_DR_NOT_TOLD,
+     .counts = true,
+     .says = "the loader is not installed into this interpreter"},
+    {.name = "loader: installed, and no sign of it",
+     .environment = "HOME=/root",
+     .cmdline = PYTHON "|serve.py",
+     .maps = GPU NCCL,
+     .active = HASH_A,
+     .loader = NT_LOADER_THERE,
+     .verdict = NT_DR_CLAIMED,
+     .counts = true,
+     .says = "no communicator yet, or something kept it"},
+    {.name = "loader: installed, and skipped",
+     .environment = "HOME=/root",
+     .cmdline = PYTHON "|-S|serve.py",
+     .maps = GPU NCCL,
+     .active = HASH_A,
+     .loader = NT_LOADER_THERE,
+     .verdict = NT_DR_MISSED,
+     .counts = true,
+     .says = "-S: Python runs no .pth"},
     {.name = "loader: -S",
      .environment = "HOME=/root",
      .cmdline = PYTHON "|-S|serve.py",
@@ -320,6 +457,23 @@ static bool says(const struct nt_doctor_verdict *v, const char *what)
     return v->n == 0 && what == NULL;
 }
 
+static void fill_receipt(uint8_t *r, const struct judged *c)
+{
+    uint32_t serving = c->serving == NONE ? 0 : c->serving != 0 ? c->serving : c->nrows;
+
+    nt_le_put(r + NT_RECEIPT_AT_COMMS + 28, 4, serving); /* of the one that is there */
+    for (unsigned i = 0; i < c->comms; i++) {
+        (void)nt_receipt_add_comm(
+            r, &(struct nt_receipt_comm){.nranks = 8, .nnodes = 1, .abi = 5, .rows = serving});
+    }
+    if (c->change.name != NULL) {
+        nt_receipt_add_change(r, &c->change);
+    }
+    nt_receipt_set_flags(r, c->flags);
+    nt_le_put(r + nt_receipt_at_row(0), 8, c->applied);
+    nt_le_put(r + nt_receipt_at_row(0) + 8, 8, c->refused);
+}
+
 static void judge(const struct judged *c, struct nt_doctor_verdict *v)
 {
     struct nt_proc p = make_proc(40, "worker", c->environment, c->cmdline, c->maps);
@@ -327,7 +481,7 @@ static void judge(const struct judged *c, struct nt_doctor_verdict *v)
         make_proc(30, c->parent_name != NULL ? c->parent_name : "bash", c->parent, NULL, NULL);
     struct nt_proc grandparent = make_proc(20, "launcher", c->grandparent, NULL, NULL);
     struct nt_doctor_world w = {.active_env = c->active_env};
-    struct nt_doctor_facts f = {.proc = &p, .no_receipt = ""};
+    struct nt_doctor_facts f = {.proc = &p, .no_receipt = "", .loader = c->loader};
     uint8_t *r = NULL;
 
     (void)snprintf(w.active, sizeof(w.active), "%s", c->active != NULL ? c->active : "");
@@ -339,6 +493,7 @@ static void judge(const struct judged *c, struct nt_doctor_verdict *v)
     }
     if (c->parts != 0) {
         r = make_receipt(&p, HASH_A, c->parts, c->nrows, c->nccl);
+        fill_receipt(r, c);
         if (c->kept != NULL) {
             nt_receipt_add_name(r, c->kept, NT_TOLD_KEPT);
         }
@@ -374,7 +529,7 @@ static void test_verdicts(void **state)
         }
     }
     for (int k = 0; k < NT_DR_COUNT; k++) {
-        if (!seen[k]) {
+        if (!seen[k] && k != NT_DR_LAUNCHER) { /* that takes a family */
             fail_msg("no case for '%s'", nt_doctor_names[k]);
         }
     }
@@ -408,6 +563,52 @@ static void test_environment_against_table(void **state)
     make_done(r);
     free(data);
     nt_proc_done(&p);
+}
+
+/* torchrun's agent maps NCCL and a GPU and makes no communicator. */
+static void test_launchers(void **state)
+{
+    static const struct {
+        const char *name;
+        unsigned ranks;   /* processes below the one in question */
+        unsigned of;      /* ranks of their communicators; 0: they have no receipts */
+        unsigned nnodes;  /* of these */
+        bool own_receipt; /* it has a communicator itself */
+        bool launcher;
+    } members[] = {{"an agent", 4, 4, 1, false, true},
+                   {"an agent, each rank a host of its own", 4, 4, 4, false, true},
+                   {"an agent of two hosts", 4, 8, 2, false, true},
+                   {"nobody was told", 4, 0, 0, false, true},
+                   {"no children", 0, 0, 0, false, false},
+                   {"the rank that is not among the others", 3, 4, 1, false, false},
+                   {"rank 0 that started the others", 4, 5, 1, true, false}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(members); i++) {
+        struct nt_proc parent = make_proc(30, "pt_elastic", TOLD, NULL, GPU NCCL);
+        struct nt_proc child = make_proc(40, "rank", TOLD, NULL, GPU NCCL TUNER);
+        struct nt_doctor_facts f[2] = {{.proc = &parent}, {.proc = &child, .nancestors = 1}};
+        struct nt_doctor_verdict *v = calloc(6, sizeof(*v));
+        struct nt_doctor_member m[6];
+        uint8_t byte = 0;
+        f[0].receipt = members[i].own_receipt ? &byte : NULL;
+        f[1].ancestors[0] = &parent;
+        for (unsigned k = 0; k <= members[i].ranks; k++) {
+            v[k].counts = true;
+            v[k].verdict = k == 0 ? NT_DR_CLAIMED : NT_DR_APPLIED;
+            v[k].max_local = k > 0 && members[i].of > 0 ? members[i].of / members[i].nnodes : 0;
+            m[k] = (struct nt_doctor_member){&f[k > 0], &v[k]};
+        }
+        nt_doctor_family(m, members[i].ranks + 1U);
+        if (v[0].counts == members[i].launcher ||
+            (v[0].verdict == NT_DR_LAUNCHER) != members[i].launcher ||
+            (members[i].ranks > 0 && !v[1].counts)) {
+            fail_msg("%s: counts %d, '%s'", members[i].name, v[0].counts,
+                     nt_doctor_names[v[0].verdict]);
+        }
+        free(v);
+        nt_proc_done(&parent);
+        nt_proc_done(&child);
+    }
 }
 
 static void test_job(void **state)
@@ -518,9 +719,8 @@ static void test_calls(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_environment_against_table),
-        cmocka_unit_test(test_job),
+        cmocka_unit_test(test_verdicts),  cmocka_unit_test(test_environment_against_table),
+        cmocka_unit_test(test_launchers), cmocka_unit_test(test_job),
         cmocka_unit_test(test_calls),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

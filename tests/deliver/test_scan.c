@@ -169,7 +169,8 @@ static void test_overwritten(void **state)
     told(); /* as a framework that sets a variable before its communicator */
     l = start_live("NCCL_BUFFSIZE=4194304", "NCCL_BUFFSIZE");
     s = scan(&l.pid, 1, NULL, NULL);
-    expect(&s, 0, NT_DR_PARTLY, "NCCL_BUFFSIZE: not the profile's value: set by process");
+    expect(&s, 0, NT_DR_PARTLY,
+           "NCCL_BUFFSIZE: not the profile's value: 4194304 was set by process");
     nt_scan_done(&s);
     stop(&l);
 
@@ -215,6 +216,30 @@ static void test_too_late(void **state)
     nt_scan_done(&s);
     stop(&l);
     (void)unlink(path);
+}
+
+/* A program that sets variables between its communicators. */
+static void test_between_communicators(void **state)
+{
+    struct live l;
+    struct nt_scan s;
+    (void)state;
+
+    told();
+    l = start_live("later:NCCL_ALGO=allreduce:tree", "NCCL_BUFFSIZE");
+    s = scan(&l.pid, 1, NULL, NULL);
+    expect(&s, 0, NT_DR_TOO_LATE,
+           "NCCL_ALGO=allreduce:tree was set after a communicator existed: too late for the 1");
+    expect(&s, 0, NT_DR_TOO_LATE, "so the 1 made since have it");
+    nt_scan_done(&s);
+    stop(&l);
+
+    told();
+    l = start_live("later:NCCL_BUFFSIZE=4194304", "NCCL_BUFFSIZE");
+    s = scan(&l.pid, 1, NULL, NULL);
+    expect(&s, 0, NT_DR_TOO_LATE, "goes on with the profile's 8388608");
+    nt_scan_done(&s);
+    stop(&l);
 }
 
 static void test_nothing_and_nobody(void **state)
@@ -461,6 +486,86 @@ static void test_others_receipts(void **state)
     play_all(54321);
 }
 
+/* A launcher that maps NCCL and a GPU, above a rank with a receipt. */
+static void test_a_launcher(void **state)
+{
+    static const char agent[] = "30 (pt_elastic) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 70 1\n";
+    static const char rank[] = "40 (rank) S 30 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 1\n";
+    static const char maps[] = "1-2 rw-s 0 00:06 421 /dev/nvidiactl\n"
+                               "1-2 r-xp 0 08:01 7 /opt/libnccl.so.2\n";
+    struct nt_doctor_verdict v[2];
+    struct nt_doctor_job job;
+    struct nt_scan s;
+    char proc[80];
+    (void)state;
+
+    make_tree(geteuid());
+    play(GOOD, geteuid());
+    make_folder("proc/30", 0755);
+    put_text("proc/30/stat", agent, sizeof(agent) - 1);
+    put_text("proc/30/environ", "NCCLTUNE_PROFILE=x", 19);
+    put_text("proc/30/cmdline", "torchrun", 9);
+    put_text("proc/30/maps", maps, sizeof(maps) - 1);
+    put_text("proc/40/stat", rank, sizeof(rank) - 1);
+    /* eight ranks of eight nodes: one of them here */
+    {
+        char path[200];
+        uint8_t nodes[4] = {8};
+        int fd;
+        (void)snprintf(path, sizeof(path), "%s/root/run/nccltune/%u/40.77.receipt", tree,
+                       geteuid());
+        fd = open(path, O_WRONLY | O_CLOEXEC);
+        assert_int_equal(pwrite(fd, nodes, 4, NT_RECEIPT_AT_COMMS + 4), 4);
+        (void)close(fd);
+    }
+    (void)snprintf(proc, sizeof(proc), "%s/proc", tree);
+    s = scan((pid_t[]){30}, 1, proc, NULL);
+    assert_int_equal(s.n, 2);
+    expect(&s, 0, NT_DR_LAUNCHER, "started ranks and is none");
+    expect(&s, 1, NT_DR_APPLIED, NULL);
+    v[0] = s.v[0]->verdict;
+    v[1] = s.v[1]->verdict;
+    nt_doctor_job(v, 2, &job);
+    assert_string_equal(job.text, "applied in 1 of 1");
+    assert_true(job.applied);
+    nt_scan_done(&s);
+    drop_tree();
+}
+
+/* Where an interpreter would find the loader. */
+static void test_finds_the_loader(void **state)
+{
+    static const char environment[] = "HOME=/nobody\0PYTHONPATH=/hook:/other";
+    static char words[] = "/venv/bin/python3\0serve.py";
+    struct nt_proc p = {.uid = geteuid(),
+                        .environ_known = true,
+                        .environ = (char *)(uintptr_t)environment,
+                        .environ_len = sizeof(environment),
+                        .cmdline = words,
+                        .cmdline_len = sizeof(words)};
+    char root[100];
+    (void)state;
+
+    make_tree(geteuid());
+    (void)snprintf(root, sizeof(root), "%s/root", tree);
+    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_UNKNOWN);
+    make_folder("root/venv", 0755);
+    make_folder("root/venv/lib", 0755);
+    make_folder("root/venv/lib/python3.12", 0755);
+    make_folder("root/venv/lib/python3.12/site-packages", 0755);
+    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_ABSENT);
+    put_text("root/venv/lib/python3.12/site-packages/nccltune.pth", "", 0);
+    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_THERE);
+    words[1] = 'x'; /* another interpreter */
+    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_UNKNOWN);
+    make_folder("root/hook", 0755);
+    put_text("root/hook/nccltune_loader.py", "", 0);
+    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_THERE);
+    p.uid = geteuid() + 1;
+    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_UNKNOWN);
+    drop_tree();
+}
+
 static int setup(void **state)
 {
     (void)state;
@@ -478,9 +583,15 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_two_ranks),    cmocka_unit_test(test_overwritten),
-        cmocka_unit_test(test_too_late),     cmocka_unit_test(test_nothing_and_nobody),
-        cmocka_unit_test(test_own_receipts), cmocka_unit_test(test_others_receipts),
+        cmocka_unit_test(test_two_ranks),
+        cmocka_unit_test(test_overwritten),
+        cmocka_unit_test(test_too_late),
+        cmocka_unit_test(test_nothing_and_nobody),
+        cmocka_unit_test(test_between_communicators),
+        cmocka_unit_test(test_a_launcher),
+        cmocka_unit_test(test_finds_the_loader),
+        cmocka_unit_test(test_own_receipts),
+        cmocka_unit_test(test_others_receipts),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -404,8 +404,13 @@ def part_backends(build, check):
         check.that({"nccl", "ipc", "nccl-symmetric", "torch-symm-mem"} <= set(kept), "trials:", kept)
         bits = dict(p.sql("SELECT bits, count(*) FROM trial WHERE job_id = 1 GROUP BY 1"))
         check.that({"same", "different"} <= set(bits), "bits:", bits)
+        check.that("peers" not in want["backends"] or want["backends"]["peers"] == [], "a probe without a verdict:", want["backends"].get("peers"))
         check.ends("show", p.run("show", p.out), 0, "row       all_reduce")
         check.ends("decide", p.run("decide", p.out, "--collective", "all_reduce", "--bytes", "1K"), 0, "backend   ipc one_shot")
+        said = p.run("decide", p.out, "--collective", "all_reduce", "--bytes", "1K", "--format", "json")
+        check.that(json.loads(said[1])["backends"]["graph"]["backend"] == "ipc", "decide --format json:", said)
+        check.ends("report", p.run("report", p.out, "--out", p.root / "r.html"), 0)
+        check.that("ipc one_shot" in (p.root / "r.html").read_text(), "the report names no backend")
         total = p.sql("SELECT count(*) FROM trial WHERE job_id = 1")[0][0]
         first = p.sql("SELECT count(*) FROM trial AS t JOIN gang AS g ON g.job_id = t.job_id AND g.number = t.gang "
                       "WHERE t.job_id = 1 AND g.arm <> 'backends' AND t.seq < (SELECT min(seq) FROM gang WHERE arm = 'backends')")[0][0]

@@ -241,6 +241,22 @@ static void test_a_variant_is_ruled_out_alone(void **state)
     play_done(&p);
 }
 
+/* One call in ten takes six times as long: nothing that the median shows. */
+static void test_the_tail_counts(void **state)
+{
+    struct play p = job(4, "nccl,ipc");
+    (void)state;
+    p.w.backend_tail_share = 0.1;
+    run(&p);
+    assert_null(row_at(&p, 1024, NT_EAGER)); /* in long calls too few are seen to tell */
+    assert_null(row_at(&p, 2 << 20, NT_EAGER));
+    for (size_t i = 0; i < p.r->nbackend_classes; i++) {
+        const struct nt_backend_class *c = &p.r->backend_classes[i];
+        assert_true(isnan(c->p95_ratio) || (!c->published && c->p95_ratio > 1.05));
+    }
+    play_done(&p);
+}
+
 static void test_same_bits(void **state)
 {
     struct play p = job(2, "nccl,nccl-symmetric,ipc");
@@ -290,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_ties_are_no_wins),
         cmocka_unit_test(test_never_in_a_profile),
         cmocka_unit_test(test_a_variant_is_ruled_out_alone),
+        cmocka_unit_test(test_the_tail_counts),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_one_job_twice),

@@ -134,6 +134,10 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
     ns *= (w->factor != NULL ? w->factor(c) : 1) * exp(noise_log(w, c, &noise));
     for (unsigned i = 0; i < m->samples; i++) {
         w->ns[i] = (uint32_t)(ns * exp(0.02 * nt_rng_normal(&noise)));
+        if (w->backend_tail_share > 0 && c->call.backend != NT_BE_NCCL &&
+            nt_rng_unit(&noise) < w->backend_tail_share) {
+            w->ns[i] *= 6;
+        }
         if (w->tail_share > 0 && c->step->arm == NT_ARM_TABLE &&
             nt_rng_unit(&noise) < w->tail_share) {
             w->ns[i] *= 3;

@@ -20,8 +20,9 @@ struct world {
     bool null; /* every call takes the default's time */
     double block_sd, gang_sd, interaction_sd;
     double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
-    double tail_share; /* of a table arm's iterations that take three times as long */
-    uint64_t hang_at;  /* measure number that hangs, 0: none */
+    double backend_tail_share; /* the same of the calls of backends other than NCCL */
+    double tail_share;         /* of a table arm's iterations that take three times as long */
+    uint64_t hang_at;          /* measure number that hangs, 0: none */
     /* What is different on this machine; NULL: nothing. */
     double (*factor)(const struct world_call *c);                         /* times the true time */
     uint8_t (*fault)(const struct world_call *c);                         /* enum nt_status */

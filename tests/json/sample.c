@@ -89,6 +89,7 @@ static void add_backends(struct nt_profile *p)
                                           .interval = {0.39, 0.43},
                                           .p_adjusted = 0.0005,
                                           .guard_upper = 0.62,
+                                          .p95_ratio = NAN,
                                           .pairs = 12,
                                           .why = ""};
     *NT_PROFILE_ADD(p, &p->backends.notes) =

@@ -116,10 +116,38 @@ static void test_nccl_fails_at_once(void **state)
     host_clean(&d);
 }
 
+/* The rows need a tuner that NCCL will not find: said before any rank waits for another. */
+static int has_no_tuner(void *arg)
+{
+    int result = 0;
+    host_tell(arg);
+    (void)setenv("NCCL_TUNER_PLUGIN", "/nonexistent/libnccl-tuner-nccltune.so", 1);
+    (void)setenv("NCCL_ENV_PLUGIN", NT_ENV_LIB, 1);
+    (void)setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    HOST_CHECK(unique_id(&result) == 0);
+    HOST_CHECK(result != 0);
+    return 0;
+}
+
+static void test_nccl_stops_without_the_tuner(void **state)
+{
+    static const struct nt_table_row rows[] = {
+        {.coll = NT_TABLE_ALL_REDUCE, .nranks = 8, .nnodes = 1, .max_bytes = 64, .channels = 2}};
+    struct host_dir d;
+    char err[4096];
+    (void)state;
+    host_dir(&d, rows, COUNT(rows));
+    assert_int_equal(host_child(has_no_tuner, &d, err, sizeof(err)), 0);
+    assert_non_null(strstr(err, d.hash));
+    assert_non_null(strstr(err, "/nonexistent/libnccl-tuner-nccltune.so"));
+    host_clean(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_nccl_asks_us),
-                                       cmocka_unit_test(test_nccl_fails_at_once)};
+                                       cmocka_unit_test(test_nccl_fails_at_once),
+                                       cmocka_unit_test(test_nccl_stops_without_the_tuner)};
     FILE *f = tmpfile();
     int fd = f != NULL ? fileno(f) : -1;
     char text[16];

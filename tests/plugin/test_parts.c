@@ -350,9 +350,15 @@ static void test_a_rank_is_missing(void **state)
     const char *says = "the tuner plugin is in 2 of 3 ranks of this host";
     (void)state;
     host_dir(&d, NULL, 0);
-    const struct rank two[] = {{&d, 3, 0, 0, false, 600, 0, says},
-                               {&d, 3, 2, 0, false, 600, 0, "missing: local ranks 1"}};
+    const struct rank two[] = {{&d, 3, 0, 0, false, 0, 0, says},
+                               {&d, 3, 2, 0, false, 0, 0, "missing: local ranks 1"}};
     all(two, 2);
+    /* the one that gives up first and goes is not missing to the other */
+    const struct rank apart[] = {{&d, 3, 0, 0, false, 0, 0, "in 2 of 3 ranks"},
+                                 {&d, 3, 2, 0, false, 0, 300,
+                                  "in 2 of 3 ranks of this host; "
+                                  "missing: local ranks 1"}};
+    all(apart, 2);
     const struct rank unnumbered[] = {{&d, 2, -1, 0, false, 0, 0, "missing: the others"}};
     all(unnumbered, 1);
     /* dead ones do not count: two came and went, the third is alone */

@@ -335,7 +335,7 @@ def part_events():
         ids = [int(e["id"]) for e in events]
         assert ids == sorted(set(ids))
         again = follow(d, f"/v1/events?after={ids[1]}&job={job}")
-        assert int(read_events(again, lambda e: True)[0]["id"]) == ids[2]
+        assert int(read_events(again, lambda e: True)[0]["id"]) == next(int(e["id"]) for e in events[2:] if e["data"].get("job") == job)
         streams = [follow(d) for _ in range(50)]
         d.post("/v1/jobs", {"rig": "replay", "seed": 2}, 201)
         for s in streams:
@@ -555,7 +555,7 @@ def part_day():
                           " (SELECT 1 FROM job AS j JOIN profile AS p ON p.job_id = j.id WHERE j.key = q.key)").fetchone()[0]
         assert lost == 0
         failed = db.execute("SELECT id, reason FROM queue WHERE state = 'failed'").fetchall()
-        assert all("was" in r or "other" in r for _, r in failed), failed  # the machine changed under them
+        assert all("alike" in r or "other content" in r or "differ" in r for _, r in failed), failed  # the machine changed under them
         # One current profile of the machine as it is, no more.
         here = d.get("/v1/machine")["identity"]
         current = [p for p in d.get("/v1/profiles")["profiles"] if p["identity"] == here and p["state"] == "current"]
@@ -608,6 +608,53 @@ def part_check():
         assert any(e["kind"] == "check" for e in d.get("/v1/log")["events"])
         asked = d.post("/v1/jobs", {"rig": "replay", "kind": "check", "profile": 1}, 201)
         assert d.wait(asked["id"])["state"] == "done"
+        assert d.stop() == 0
+
+
+def part_pull():
+    """The profile for a machine over both kinds of place, with token, ETag, reasons; backup; tune --if-changed."""
+    config = "[server]\nlisten = unix:@/s, 127.0.0.1:0\ntokens = @/tokens\n" + BOX.format(interval="0", settle="0", change="queue", stale="withhold")
+    d = make(config, recording=False)
+    with d:
+        text = (d.dir / "c.conf").read_text().split("\n", 3)
+        (d.dir / "c.conf").write_text("\n".join([text[0], text[2], text[3]]))
+        (d.dir / "tokens").write_text(TOKENS)
+        (d.dir / "tokens").chmod(0o600)
+        topology(d, "pairs4")
+        d.start()
+        d.until(lambda: d.get("/v1/profiles")["profiles"])
+
+        def run(*words, env=None):
+            r = subprocess.run([NCCLTUNE, *words], cwd=d.dir, env=dict(d.environment(), **(env or {})), capture_output=True, text=True, timeout=60)
+            return r.returncode, r.stdout + r.stderr
+        here = ["--topology", "topo.xml", "--allow-rig", "model", "--out", "p.json"]
+        for place, env in ((f"unix:{d.sock}", {}), ("http://" + d.places[1], {"NCCLTUNE_TOKEN": "read-token-0000000"})):
+            (d.dir / "p.json").unlink(missing_ok=True)
+            for says in ("profile 1\n", "as it was"):
+                code, out = run("pull", "--from", place, *here, env=env)
+                assert code == 0 and says in out, (place, code, out)
+            assert json.loads((d.dir / "p.json").read_text()) == d.get("/v1/profiles/1")
+        (d.dir / "tok").write_text("read-token-0000000\n")
+        assert run("pull", "--from", "http://" + d.places[1], "--token-file", "tok", *here)[0] == 0
+        for words, want, says in ((["--from", "http://" + d.places[1]], 1, "401"), (["--from", f"unix:{d.sock}", "--nccl", "2.18.1"], 0, "note: nccl"),
+                                  (["--from", f"unix:{d.sock}", "--nccl", "2.18.1", "--exact"], 1, "and this stack"),
+                                  (["--from", f"unix:{d.sock}", "--ranks", "2"], 1, "ranks: made for 4, asked for 2"),
+                                  (["--from", "unix:/none"], 1, "No such file"), (["--from", "https://x:1"], 2, "curl"), (["--from", "http://x"], 2, "no port")):
+            code, out = run("pull", *words, *here)
+            assert code == want and says in out, (words, code, out)
+        other = SOURCE / "tests/topology/data/mesh8.xml"
+        code, out = run("pull", "--from", f"unix:{d.sock}", "--topology", str(other), "--allow-rig", "model", "--out", "q.json")
+        assert code == 1 and "other gpus" in out and not (d.dir / "q.json").exists(), out
+        code, out = run("backup", "--db", str(d.db), "copy.db")
+        assert code == 0, out
+        assert sqlite3.connect(d.dir / "copy.db").execute("SELECT count(*) FROM profile").fetchone()[0] == 1
+        assert run("backup", "--db", str(d.db), "copy.db")[0] == 2
+        job = ["tune", "--rig", "model:topo.xml", "--effort", "quick", "-s", "64K", "-m", "eager", "-q", "--db", "i.db", "--if-changed"]
+        for n, says in enumerate(("never tuned before", "nothing done", "machine was", "nothing done")):
+            if n == 2:
+                topology(d, "pcie4")
+            code, out = run(*job)
+            assert code == 0 and says in out, (n, code, out)
         assert d.stop() == 0
 
 

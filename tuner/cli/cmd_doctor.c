@@ -291,8 +291,10 @@ const struct nt_command nt_cmd_doctor = {
     .details =
         "Without PID every process that has NCCL or a profile; with it those and what descends "
         "from them. Read are /proc and the receipts that the plugins wrote: 'applied' means that "
-        "the plugin is in the process and its receipt says so. Counted are the processes that "
-        "have NCCL and a GPU, or have made a communicator.\n\nExit code 0 when the same profile is "
+        "the plugin is in the process, its receipt says so, and the rows were in force. Counted "
+        "are "
+        "the processes that have NCCL and a GPU, or have made a communicator; not those that only "
+        "started such ranks.\n\nExit code 0 when the same profile is "
         "applied in all that count, 1 when not."
         "\n\nA receipt stays when its process ends, so that it can still be read. --clean removes "
         "those that are old; beyond 512 the oldest dead ones go, which the plugins see to by "

@@ -260,6 +260,9 @@ static void print_backends(const struct nt_profile *p)
     for (size_t i = 0; i < p->backends.classes.n; i++) {
         print_backend_class(&p->backends.classes.v[i]);
     }
+    for (size_t i = 0; i < p->backends.peers.n; i++) {
+        (void)printf("  peers     %s\n", p->backends.peers.v[i]);
+    }
     for (size_t i = 0; i < p->backends.notes.n; i++) {
         (void)printf("  out       %s: %s\n", p->backends.notes.v[i].setting,
                      p->backends.notes.v[i].why);

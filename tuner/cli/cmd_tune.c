@@ -4,6 +4,7 @@
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
+#include "tuner/cli/changed.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/env.h"
 #include "tuner/cli/recorded.h"
@@ -29,7 +30,7 @@ struct tune_args {
     uint32_t ranks, pairs, nodes;
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
-    bool dry_run, null, quiet, same_bits;
+    bool dry_run, null, quiet, same_bits, if_changed;
     uint64_t die_after;
 };
 
@@ -99,6 +100,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, out, "out", 'o', "FILE",
            "profile to write (default ./nccltune-profile.json)"),
     NT_OPT(NT_O_I64, T, resume, "resume", 0, "JOB", "go on with an interrupted job"),
+    NT_OPT(NT_O_FLAG, T, if_changed, "if-changed", 0, NULL,
+           "do nothing while machine, stack and health are as when it last ended well"),
     NT_OPT(NT_O_FLAG, T, dry_run, "dry-run", 0, NULL, "print what would be done, and end"),
     NT_OPT(NT_O_FLAG, T, quiet, "quiet", 'q', NULL, "no progress"),
     {.name = "format",
@@ -683,7 +686,10 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
 {
     struct tune *t = calloc(1, sizeof(*t));
     struct tune_args given = *(const struct tune_args *)opts_;
-    bool done = false;
+    const struct nt_changed changed = {
+        .rig = given.rig, .nccl = given.nccl, .db = given.db, .ranks = given.ranks};
+    char words[512] = "";
+    bool done = false, differs = true;
     int rc;
     (void)nargs;
     (void)args;
@@ -701,11 +707,17 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
         nt_ticket_follow_parent();
         rc = nt_ticket_find(given.ticket, given.db, &given.resume, &done, err);
     }
+    if (rc == 0 && given.if_changed) {
+        rc = nt_changed_look(&changed, &differs, words, sizeof(words), err);
+        done = rc == 0 && !differs;
+        (void)(rc == 0 ? printf("%s%s\n", words, done ? ": nothing done" : "") : 0);
+    }
     rc = rc != 0 || done ? rc : t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
     if (rc == 0 && !done && t->a->dry_run) {
         print_plan(&t->spec);
     } else if (rc == 0 && !done) {
         rc = run_job(t, err);
+        rc = rc == 0 && given.if_changed ? nt_changed_remember(&changed, err) : rc;
     }
     nt_env_done(&t->env);
     free(t);

@@ -5,6 +5,8 @@
 extern const struct nt_command nt_cmd_tune;
 extern const struct nt_command nt_cmd_record;
 extern const struct nt_command nt_cmd_serve;
+extern const struct nt_command nt_cmd_pull;
+extern const struct nt_command nt_cmd_backup;
 extern const struct nt_command nt_cmd_import;
 extern const struct nt_command nt_cmd_lint;
 extern const struct nt_command nt_cmd_workload;

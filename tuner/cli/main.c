@@ -26,7 +26,9 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_jobs,
     &nt_cmd_query,
     &nt_cmd_merge,
+    &nt_cmd_backup,
     &nt_cmd_serve,
+    &nt_cmd_pull,
     NULL,
 };
 /* clang-format on */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tuner/base/json.h"
+#include "tuner/deliver/doctor_private.h"
 
 /* First release that asks an env plugin. */
 enum { FIRST_ENV = 22807 };
@@ -15,7 +16,7 @@ const char *const nt_doctor_names[] = {
 #undef X
         NULL};
 
-static void NT_PRINTF(2, 3) say(struct nt_doctor_verdict *v, const char *fmt, ...)
+void nt_doctor_say(struct nt_doctor_verdict *v, const char *fmt, ...)
 {
     va_list ap;
     if (v->n == NT_DOCTOR_REASONS) {
@@ -26,8 +27,7 @@ static void NT_PRINTF(2, 3) say(struct nt_doctor_verdict *v, const char *fmt, ..
     va_end(ap);
 }
 
-/* The first trouble is the verdict; later ones are only said. */
-static void trouble(struct nt_doctor_verdict *v, enum nt_doctor_finding verdict)
+void nt_doctor_trouble(struct nt_doctor_verdict *v, enum nt_doctor_finding verdict)
 {
     if (v->verdict == NT_DR_APPLIED) {
         v->verdict = verdict;
@@ -75,16 +75,24 @@ static bool had(const struct nt_proc *p, const char *name, const char *value)
 void nt_doctor_blame(const struct nt_doctor_facts *f, const char *name, char *out, size_t size)
 {
     const char *value = nt_proc_env(f->proc, name);
+    struct nt_receipt_change c;
     char who[96], clean[64];
     unsigned i = 0;
 
+    if (nt_doctor_change(f, name, &c)) {
+        name_of(f->proc, who, sizeof(who));
+        (void)snprintf(out, size, "%s%s by %s itself (or an nccl.conf), after its start",
+                       c.now != NULL ? nt_clean(c.now, clean, sizeof(clean)) : "",
+                       c.now != NULL ? " was set" : "taken away", who);
+        return;
+    }
     if (!f->proc->environ_known) {
         (void)snprintf(out, size, "by whom is not known: its environment may not be read");
         return;
     }
     if (value == NULL) {
         name_of(f->proc, who, sizeof(who));
-        (void)snprintf(out, size, "set by %s itself, after its start", who);
+        (void)snprintf(out, size, "set by %s itself (or an nccl.conf), after its start", who);
         return;
     }
     (void)nt_clean(value, clean, sizeof(clean));
@@ -112,91 +120,23 @@ static bool proven(const struct nt_doctor_facts *f)
     return false;
 }
 
-static bool has_part(const struct nt_doctor_facts *f, enum nt_receipt_part part)
+bool nt_doctor_has_part(const struct nt_doctor_facts *f, enum nt_receipt_part part)
 {
     return (f->head.parts & 1U << part) != 0;
-}
-
-/* Variables that rule out cells before a tuner is asked. */
-static const char *const masks[] = {"NCCL_ALGO", "NCCL_PROTO", "NCCL_THREAD_THRESHOLDS"};
-enum { MASKS = sizeof(masks) / sizeof(masks[0]) };
-
-static bool is_mask(const char *name)
-{
-    bool found = false;
-    for (size_t i = 0; i < MASKS; i++) {
-        found = found || strcmp(name, masks[i]) == 0;
-    }
-    return found;
-}
-
-/* A program that sets one of them itself may have made communicators before: those are without it.
- */
-static void judge_mask(const struct nt_doctor_facts *f, const char *name,
-                       struct nt_doctor_verdict *v)
-{
-    char who[160];
-    bool later = f->proc->environ_known && nt_proc_env(f->proc, name) == NULL;
-
-    nt_doctor_blame(f, name, who, sizeof(who));
-    trouble(v, NT_DR_PARTLY);
-    say(v, "%s: %s: what it rules out the table cannot choose%s", name, who,
-        later ? "; too late for communicators made before" : "");
-}
-
-static void judge_names(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
-{
-    struct nt_receipt_name n;
-    char who[160], clean[NT_RECEIPT_NAME];
-
-    for (uint32_t i = 0; i < NT_RECEIPT_NAMES; i++) {
-        if (!nt_receipt_name(f->receipt, i, &n)) {
-            continue;
-        }
-        if (n.told == NT_TOLD_KEPT) {
-            nt_doctor_blame(f, n.name, who, sizeof(who));
-            trouble(v, NT_DR_PARTLY);
-            say(v, "%s: not the profile's value: %s", nt_clean(n.name, clean, sizeof(clean)), who);
-        } else if (n.told == NT_TOLD_USER && f->head.nrows > 0 && is_mask(n.name)) {
-            judge_mask(f, n.name, v);
-        }
-    }
-}
-
-/* Without the env plugin only the environment at the start can be compared. */
-static void judge_environment(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
-{
-    struct nt_table_var_text t;
-    char who[160];
-    size_t at = 0;
-
-    while (f->table != NULL && f->proc->environ_known && nt_table_next_var(f->table, &at, &t)) {
-        const char *here = nt_proc_env(f->proc, t.name);
-        if (here != NULL && strcmp(here, t.value) != 0 && !t.override) {
-            nt_doctor_blame(f, t.name, who, sizeof(who));
-            trouble(v, NT_DR_PARTLY);
-            say(v, "%s: not the profile's value: %s", t.name, who);
-        }
-    }
-    for (size_t i = 0; i < MASKS && f->head.nrows > 0; i++) {
-        if (nt_proc_env(f->proc, masks[i]) != NULL) {
-            judge_mask(f, masks[i], v);
-        }
-    }
 }
 
 static void judge_tuner(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
 {
     char clean[160];
-    if (f->head.nrows == 0 || has_part(f, NT_RECEIPT_TUNER)) {
+    if (f->head.nrows == 0 || nt_doctor_has_part(f, NT_RECEIPT_TUNER)) {
         return;
     }
-    trouble(v, NT_DR_PARTLY);
+    nt_doctor_trouble(v, NT_DR_PARTLY);
     if (f->proc->foreign_tuner[0] != '\0') {
-        say(v, "the table's rows are not in use: another tuner plugin is loaded: %s",
-            nt_clean(f->proc->foreign_tuner, clean, sizeof(clean)));
+        nt_doctor_say(v, "the table's rows are not in use: another tuner plugin is loaded: %s",
+                      nt_clean(f->proc->foreign_tuner, clean, sizeof(clean)));
     } else {
-        say(v, "the table's rows are not in use: the tuner plugin was not loaded");
+        nt_doctor_say(v, "the table's rows are not in use: the tuner plugin was not loaded");
     }
 }
 
@@ -206,81 +146,86 @@ static void judge_order(const struct nt_doctor_facts *f, const struct nt_doctor_
 {
     const char *named = nt_proc_env(f->proc, "NCCL_ENV_PLUGIN");
     bool at_start = named != NULL && strstr(named, "libnccl-env-nccltune.so") != NULL;
-    bool told = at_start || (w->active_env && strcmp(w->active, v->hash) == 0);
+    bool late = (f->head.flags & NT_RECEIPT_ENV_LATE) != 0;
+    bool told = at_start || late || (w->active_env && strcmp(w->active, v->hash) == 0);
 
     if (named != NULL && !at_start) {
-        trouble(v, NT_DR_PARTLY);
-        say(v, "NCCL_ENV_PLUGIN names another plugin: what NCCL was told is not on record");
+        nt_doctor_trouble(v, NT_DR_PARTLY);
+        nt_doctor_say(v,
+                      "NCCL_ENV_PLUGIN names another plugin: what NCCL was told is not on record");
         return;
     }
-    if (has_part(f, NT_RECEIPT_ENV) || !told ||
+    if (nt_doctor_has_part(f, NT_RECEIPT_ENV) || !told ||
         (f->head.nccl_version != 0 && f->head.nccl_version < FIRST_ENV)) {
         return;
     }
-    if (!at_start && f->proc->environ_known) {
-        trouble(v, NT_DR_TOO_LATE);
-        say(v, "NCCL had started before the variables were set: it took the table, but no "
-               "variable of the profile");
+    if (!at_start && (late || f->proc->environ_known)) {
+        nt_doctor_trouble(v, NT_DR_TOO_LATE);
+        nt_doctor_say(v,
+                      "NCCL had started before the variables were set%s: it took the table, but no "
+                      "variable of the profile",
+                      (f->head.flags & NT_RECEIPT_INSIDE) != 0 ? " inside the process" : "");
     } else {
-        trouble(v, NT_DR_PARTLY);
-        say(v, "the env plugin was named and not loaded: what NCCL was told is not on record");
+        nt_doctor_trouble(v, NT_DR_PARTLY);
+        nt_doctor_say(
+            v, "the env plugin was named and not loaded: what NCCL was told is not on record");
     }
 }
 
-static void judge_comms(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+/* Returns how many have a number of ranks for which there is no row. */
+static unsigned judge_comms(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
 {
     struct nt_receipt_comm c;
     unsigned idle = 0;
 
     for (uint32_t i = 0; i < NT_RECEIPT_COMMS; i++) {
         if (nt_receipt_comm(f->receipt, i, &c)) {
+            unsigned local = c.nnodes > 0 ? c.nranks / c.nnodes : c.nranks;
             v->max_ranks = c.nranks > v->max_ranks ? c.nranks : v->max_ranks;
+            v->max_local = local > v->max_local ? local : v->max_local;
             idle += c.rows == 0 && f->head.nrows > 0 && c.abi != 0;
         }
     }
     v->comms = f->head.ncomms;
-    if (idle > 0) {
-        say(v, "%u of %u communicators have a number of ranks for which the profile has no rows",
-            idle, v->comms);
-    }
+    return idle;
 }
 
 static void judge_receipt(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
                           struct nt_doctor_verdict *v)
 {
     const char *at_start = nt_proc_env(f->proc, "NCCLTUNE_PROFILE");
+    unsigned idle;
 
     (void)nt_clean(f->head.hash, v->hash, sizeof(v->hash));
     (void)nt_clean(f->head.job, v->job, sizeof(v->job));
     v->verdict = NT_DR_APPLIED;
-    judge_comms(f, v);
+    idle = judge_comms(f, v);
     if (!proven(f)) {
         v->verdict = NT_DR_CLAIMED;
-        say(v, f->proc->maps_known ? "there is a receipt, but the plugin that wrote it is not in "
-                                     "the process"
-                                   : "there is a receipt, but the process's maps may not be read");
+        nt_doctor_say(v, f->proc->maps_known
+                             ? "there is a receipt, but the plugin that wrote it is not in "
+                               "the process"
+                             : "there is a receipt, but the process's maps may not be read");
         return;
     }
     if (v->comms == 0 && f->head.nrows > 0) {
         v->verdict = NT_DR_WAITING;
-        say(v, "no communicator yet");
+        nt_doctor_say(v, "no communicator yet");
     }
     if ((f->head.parts & NT_RECEIPT_MIXED) != 0) {
-        trouble(v, NT_DR_PARTLY);
-        say(v, "the plugins of this process were told two different profiles");
+        nt_doctor_trouble(v, NT_DR_PARTLY);
+        nt_doctor_say(v, "the plugins of this process were told two different profiles");
     }
     if (w->active[0] != '\0' && at_start == NULL && strcmp(w->active, v->hash) != 0) {
-        trouble(v, NT_DR_STALE);
-        say(v, "has profile %.12s; active since is %.12s", v->hash, w->active);
+        nt_doctor_trouble(v, NT_DR_STALE);
+        nt_doctor_say(v, "has profile %.12s; active since is %.12s", v->hash, w->active);
     }
+    nt_doctor_variables(f, v);
     judge_order(f, w, v);
-    judge_names(f, v);
-    if (!has_part(f, NT_RECEIPT_ENV)) {
-        judge_environment(f, v);
-    }
     judge_tuner(f, v);
+    nt_doctor_rows(f, idle, v);
     if (f->head.lost_names > 0) {
-        say(v, "%u questions of NCCL found no room in the receipt", f->head.lost_names);
+        nt_doctor_say(v, "%u questions of NCCL found no room in the receipt", f->head.lost_names);
     }
 }
 
@@ -302,17 +247,19 @@ static void judge_told(const struct nt_doctor_facts *f, const char *hash,
     }
     v->verdict = v->counts || loaded ? NT_DR_CLAIMED : NT_DR_WAITING;
     if (f->no_receipt[0] != '\0') {
-        say(v, "receipt: %.200s", f->no_receipt);
+        nt_doctor_say(v, "receipt: %.200s", f->no_receipt);
     }
     if (loaded) {
-        say(v, "the plugin is loaded, but there is no receipt to prove what it did");
+        nt_doctor_say(v, "the plugin is loaded, but there is no receipt to prove what it did");
     } else if (tuner != NULL && strstr(tuner, "nccltune") == NULL) {
-        say(v, "NCCL_TUNER_PLUGIN names another plugin: %s", nt_clean(tuner, clean, sizeof(clean)));
+        nt_doctor_say(v, "NCCL_TUNER_PLUGIN names another plugin: %s",
+                      nt_clean(tuner, clean, sizeof(clean)));
     } else if (v->counts) {
-        say(v, "told of a profile, but neither plugin nor receipt: no communicator yet, or this "
+        nt_doctor_say(
+            v, "told of a profile, but neither plugin nor receipt: no communicator yet, or this "
                "NCCL does not load plugins");
     } else {
-        say(v, "told of a profile; NCCL has not made a communicator");
+        nt_doctor_say(v, "told of a profile; NCCL has not made a communicator");
     }
 }
 
@@ -350,8 +297,8 @@ static bool lost_on_the_way(const struct nt_doctor_facts *f, struct nt_doctor_ve
             const char *why = dropper(below) != NULL ? dropper(below) : dropper(p);
             name_of(p, a, sizeof(a));
             name_of(below, b, sizeof(b));
-            say(v, "lost between %s and %s%s%s", a, b, why != NULL ? ": " : "",
-                why != NULL ? why : "");
+            nt_doctor_say(v, "lost between %s and %s%s%s", a, b, why != NULL ? ": " : "",
+                          why != NULL ? why : "");
             return true;
         }
         below = p;
@@ -365,25 +312,46 @@ static void loader_reasons(const struct nt_doctor_facts *f, struct nt_doctor_ver
     const char *parent_path = f->nancestors > 0 ? nt_proc_env(f->ancestors[0], "PYTHONPATH") : NULL;
 
     if (!nt_proc_is_python(p)) {
-        say(v, "no Python program: the loader does not reach it; nccltune run, the nccl-conf form "
+        nt_doctor_say(
+            v, "no Python program: the loader does not reach it; nccltune run, the nccl-conf form "
                "or the env plugin do");
         return;
     }
-    say(v, "the loader did not run in this interpreter");
+    nt_doctor_say(v, "the loader did not run in this interpreter");
     if (nt_proc_python_flag(p, 'S')) {
-        say(v, "started with -S: Python runs no .pth file");
+        nt_doctor_say(v, "started with -S: Python runs no .pth file");
         return;
     }
     if (nt_proc_python_flag(p, 'I') || nt_proc_python_flag(p, 'E')) {
-        say(v, "started with -I or -E: PYTHONPATH and NCCLTUNE_ACTIVE are not looked at");
+        nt_doctor_say(v, "started with -I or -E: PYTHONPATH and NCCLTUNE_ACTIVE are not looked at");
     }
     if (parent_path != NULL && nt_proc_env(p, "PYTHONPATH") == NULL && p->environ_known) {
-        say(v, "its parent had a PYTHONPATH, it has none");
+        nt_doctor_say(v, "its parent had a PYTHONPATH, it has none");
     }
     if (nt_proc_env(p, "PYTHONPATH") != NULL) {
-        say(v, "a sitecustomize on PYTHONPATH may have come before the loader's");
+        nt_doctor_say(v, "a sitecustomize on PYTHONPATH may have come before the loader's");
     }
-    say(v, "nccltune status tells into which interpreters the loader is installed");
+    nt_doctor_say(v, "nccltune status tells into which interpreters the loader is installed");
+}
+
+/* A profile is active, and this process shows nothing of it. What a program sets inside itself is
+ * not seen from outside until a plugin writes it down. */
+static void judge_loader(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v)
+{
+    const struct nt_proc *p = f->proc;
+    bool python = nt_proc_is_python(p), skipped = nt_proc_python_flag(p, 'S');
+
+    if (python && f->loader == NT_LOADER_ABSENT) {
+        v->verdict = NT_DR_NOT_TOLD;
+        nt_doctor_say(v, "no communicator with the plugin; a profile is active on this host, but "
+                         "the loader is not installed into this interpreter");
+    } else if (python && f->loader == NT_LOADER_THERE && !skipped) {
+        v->verdict = v->counts ? NT_DR_CLAIMED : NT_DR_WAITING;
+        nt_doctor_say(v, "the loader is in this interpreter, but there is neither plugin nor "
+                         "receipt: no communicator yet, or something kept it from running");
+    } else {
+        loader_reasons(f, v);
+    }
 }
 
 static void judge_untold(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
@@ -392,17 +360,17 @@ static void judge_untold(const struct nt_doctor_facts *f, const struct nt_doctor
     v->verdict = NT_DR_NOT_TOLD;
     if (!f->proc->environ_known) {
         v->verdict = NT_DR_UNKNOWN;
-        say(v, "its environment may not be read; root may");
+        nt_doctor_say(v, "its environment may not be read; root may");
         return;
     }
     if (lost_on_the_way(f, v)) {
         v->verdict = NT_DR_MISSED;
     } else if (w->active[0] != '\0') {
         v->verdict = NT_DR_MISSED;
-        loader_reasons(f, v);
+        judge_loader(f, v);
     }
     if (f->no_receipt[0] != '\0') {
-        say(v, "receipt: %.200s", f->no_receipt);
+        nt_doctor_say(v, "receipt: %.200s", f->no_receipt);
     }
 }
 
@@ -419,16 +387,54 @@ void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_wor
         judge_receipt(f, w, ret);
     } else if (is_on(nt_proc_env(f->proc, "NCCLTUNE_DISABLE"))) {
         ret->verdict = NT_DR_OFF;
-        say(ret, "NCCLTUNE_DISABLE is set");
+        nt_doctor_say(ret, "NCCLTUNE_DISABLE is set");
     } else if (told != NULL && told[0] != '\0') {
         judge_told(f, told, ret);
     } else {
         judge_untold(f, w, ret);
     }
     if (f->proc->nnccl > 1) {
-        trouble(ret, NT_DR_TWO_NCCL);
+        nt_doctor_trouble(ret, NT_DR_TWO_NCCL);
         for (unsigned i = 0; i < f->proc->nnccl; i++) {
-            say(ret, "libnccl %u of %u: %.200s", i + 1, f->proc->nnccl, f->proc->nccl[i].path);
+            nt_doctor_say(ret, "libnccl %u of %u: %.200s", i + 1, f->proc->nnccl,
+                          f->proc->nccl[i].path);
+        }
+    }
+}
+
+/* ---- the family ---- */
+
+static bool is_below(const struct nt_doctor_facts *f, const struct nt_doctor_facts *above)
+{
+    for (unsigned i = 0; i < f->nancestors; i++) {
+        if (f->ancestors[i]->pid == above->proc->pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Where those below it are fewer than their communicators have ranks here, it may be the rank that
+ * is not among them. */
+void nt_doctor_family(struct nt_doctor_member *m, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        unsigned below = 0, local = 0;
+        for (size_t k = 0; k < n; k++) {
+            if (m[k].verdict->counts && is_below(m[k].facts, m[i].facts)) {
+                unsigned l = m[k].verdict->max_local;
+                below++;
+                local = l > local ? l : local;
+            }
+        }
+        if (m[i].verdict->counts && m[i].facts->receipt == NULL && below > 0 && below >= local) {
+            m[i].verdict->counts = false;
+            m[i].verdict->verdict = NT_DR_LAUNCHER;
+            m[i].verdict->n = 0;
+            nt_doctor_say(m[i].verdict,
+                          "started ranks and is none: no communicator with the plugin, and %u "
+                          "process%s below it counted",
+                          below, below == 1 ? " is" : "es are");
         }
     }
 }
@@ -469,7 +475,8 @@ void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, struct nt_doctor
 
 json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_doctor_verdict *v)
 {
-    json_t *reasons = json_array(), *nccl = json_array();
+    json_t *reasons = json_array(), *nccl = json_array(), *changes = json_array();
+    struct nt_receipt_change c;
 
     for (unsigned i = 0; i < v->n; i++) {
         (void)json_array_append_new(reasons, json_string(v->reason[i]));
@@ -477,10 +484,23 @@ json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_
     for (unsigned i = 0; i < f->proc->nnccl; i++) {
         (void)json_array_append_new(nccl, json_string(f->proc->nccl[i].path));
     }
-    return json_pack(
-        "{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o}", "pid",
-        (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name", f->proc->name, "verdict",
-        nt_doctor_names[v->verdict], "counts", v->counts, "profile", v->hash, "job", v->job,
-        "communicators", (int)v->comms, "ranks", (int)v->max_ranks, "nccl_version",
-        f->receipt != NULL ? (int)f->head.nccl_version : 0, "nccl", nccl, "reasons", reasons);
+    for (uint32_t i = 0; f->receipt != NULL && i < NT_RECEIPT_CHANGES; i++) {
+        char name[NT_RECEIPT_NAME], before[NT_RECEIPT_CHANGE_VALUE], now[NT_RECEIPT_CHANGE_VALUE];
+        if (nt_receipt_change(f->receipt, i, &c)) {
+            (void)json_array_append_new(
+                changes,
+                json_pack("{s:s, s:s?, s:s?, s:i}", "name", nt_clean(c.name, name, sizeof(name)),
+                          "before",
+                          c.before != NULL ? nt_clean(c.before, before, sizeof(before)) : NULL,
+                          "now", c.now != NULL ? nt_clean(c.now, now, sizeof(now)) : NULL,
+                          "communicators_before", (int)c.comms));
+        }
+    }
+    return json_pack("{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:o}", "pid",
+                     (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name",
+                     f->proc->name, "verdict", nt_doctor_names[v->verdict], "counts", v->counts,
+                     "profile", v->hash, "job", v->job, "communicators", (int)v->comms, "ranks",
+                     (int)v->max_ranks, "nccl_version",
+                     f->receipt != NULL ? (int)f->head.nccl_version : 0, "nccl", nccl, "changed",
+                     changes, "reasons", reasons);
 }

@@ -20,6 +20,7 @@
     X(STALE, "stale")          /* another profile than the one that is active now */               \
     X(CLAIMED, "claimed")      /* told, or a receipt, but no plugin: not proven */                 \
     X(WAITING, "waiting")      /* told; no communicator yet */                                     \
+    X(LAUNCHER, "launcher")    /* no rank: what it started is counted */                           \
     X(NOT_TOLD, "not told")                                                                        \
     X(OFF, "off")         /* NCCLTUNE_DISABLE */                                                   \
     X(UNKNOWN, "unknown") /* may not be looked at */
@@ -40,6 +41,9 @@ struct nt_doctor_world {
     bool active_env;              /* it carries the env plugin */
 };
 
+/* Whether the Python loader is installed into the process's interpreter. */
+enum nt_doctor_loader { NT_LOADER_UNKNOWN, NT_LOADER_ABSENT, NT_LOADER_THERE };
+
 /* One process. Everything borrowed. */
 struct nt_doctor_facts {
     const struct nt_proc *proc;
@@ -49,6 +53,7 @@ struct nt_doctor_facts {
     struct nt_receipt_head head;
     const char *no_receipt;       /* why there is none, "" unless something is wrong with it */
     const struct nt_table *table; /* what it was told; NULL: not known */
+    enum nt_doctor_loader loader;
 };
 
 enum { NT_DOCTOR_REASONS = 24 };
@@ -57,13 +62,22 @@ struct nt_doctor_verdict {
     bool counts;                /* a rank: it makes, or can make, communicators on GPUs */
     char hash[NT_HASH_HEX + 1]; /* the profile it has or was told, "" none */
     char job[128];
-    unsigned comms, max_ranks;
+    unsigned comms, max_ranks, max_local; /* max_local: ranks of one node */
     unsigned n;
     char reason[NT_DOCTOR_REASONS][256]; /* most important first */
 };
 
 void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
                      struct nt_doctor_verdict *ret);
+
+/* One judged process among the others. */
+struct nt_doctor_member {
+    const struct nt_doctor_facts *facts;
+    struct nt_doctor_verdict *verdict;
+};
+/* A process without communicator and receipt whose descendants are counted is a launcher: it is
+ * shown, and no longer counted. */
+void nt_doctor_family(struct nt_doctor_member *m, size_t n);
 
 /* Who gave a process a value of a variable at its start, in words. */
 void nt_doctor_blame(const struct nt_doctor_facts *f, const char *name, char *out, size_t size);

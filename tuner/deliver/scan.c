@@ -331,6 +331,21 @@ static void take_table(const struct nt_scan_opts *o, const struct nt_doctor_worl
     }
 }
 
+static void take_loader(const struct nt_scan_opts *o, struct nt_scanned *s)
+{
+    const struct want w = {.proc = o->proc, .p = &s->proc};
+    char root[PATH_MAX], link[PATH_MAX], exe[PATH_MAX];
+    ssize_t n;
+
+    if (s->facts.receipt == NULL && nt_proc_is_python(&s->proc)) {
+        (void)snprintf(link, sizeof(link), "%s/%u/exe", o->proc != NULL ? o->proc : "/proc",
+                       s->proc.pid);
+        n = readlink(link, exe, sizeof(exe) - 1);
+        exe[n > 0 ? n : 0] = '\0';
+        s->facts.loader = nt_scan_loader(root_of(&w, root, sizeof(root)), &s->proc, exe);
+    }
+}
+
 static bool worth_showing(const struct nt_scanned *s)
 {
     bool plugin = false;
@@ -368,6 +383,7 @@ static struct nt_scanned *scan_one(const struct nt_scan_opts *o, const struct nt
     }
     take_ancestors(o, s);
     take_table(o, w, s);
+    take_loader(o, s);
     nt_doctor_judge(&s->facts, w, &s->verdict);
     return s;
 }
@@ -461,6 +477,21 @@ static void take_parents(const struct nt_scan_opts *o, struct family *all, size_
     }
 }
 
+static int judge_family(struct nt_scan *s, struct nt_err *err)
+{
+    struct nt_doctor_member *m = calloc(s->n + 1, sizeof(*m));
+
+    if (m == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "processes");
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        m[i] = (struct nt_doctor_member){&s->v[i]->facts, &s->v[i]->verdict};
+    }
+    nt_doctor_family(m, s->n);
+    free(m);
+    return 0;
+}
+
 static int scan_all(const struct nt_scan_opts *o, const uint32_t *pids, size_t n, struct nt_scan *s,
                     struct nt_err *err)
 {
@@ -485,7 +516,7 @@ static int scan_all(const struct nt_scan_opts *o, const uint32_t *pids, size_t n
         }
     }
     free(all);
-    return rc;
+    return rc == 0 ? judge_family(s, err) : rc;
 }
 
 int nt_scan(const struct nt_scan_opts *o, struct nt_scan *ret, struct nt_err *err)

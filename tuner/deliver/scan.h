@@ -30,6 +30,11 @@ struct nt_scan {
     size_t unreadable; /* processes of others that could not be looked into */
 };
 
+/* Whether the Python loader is in a folder that the process's interpreter runs .pth files of, or on
+ * its PYTHONPATH. root: the file system as the process sees it. Unknown for other users' processes,
+ * whose files could hang a reader, and where no such folder is found. */
+enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, const char *exe);
+
 NT_MUST_CHECK int nt_scan(const struct nt_scan_opts *opts, struct nt_scan *ret, struct nt_err *err);
 void nt_scan_done(struct nt_scan *s);
 /* Receipt of a process: its bytes to *out, true; else *why says what is wrong, "" if there is just

@@ -10,6 +10,7 @@ void nt_facts_done(struct nt_facts *f)
 {
     json_decref(f->groups);
     json_decref(f->health);
+    json_decref(f->peers);
     free(f->topology_xml);
     *f = (struct nt_facts){0};
 }
@@ -173,6 +174,9 @@ json_t *nt_facts_json(const struct nt_facts *f)
     if (f->health != NULL) {
         (void)json_object_set(o, "health", f->health);
     }
+    if (f->peers != NULL) {
+        (void)json_object_set(o, "peers", f->peers);
+    }
     return o;
 }
 
@@ -189,6 +193,7 @@ int nt_facts_from_json(const json_t *o, struct nt_facts *ret, struct nt_err *err
     }
     f.groups = json_incref(json_object_get(o, "groups"));
     f.health = json_incref(json_object_get(o, "health"));
+    f.peers = json_incref(json_object_get(o, "peers"));
     *ret = f;
     return 0;
 }

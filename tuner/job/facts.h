@@ -12,6 +12,7 @@ struct nt_facts {
     char identity[16], mask[512];
     json_t *groups; /* object name → hash, or NULL; owned */
     json_t *health; /* list of texts, or NULL: not checked; owned */
+    json_t *peers;  /* of a job with backends: the probe's document (peers.h); owned */
     char *topology_xml;
     char text[1024];
 };

@@ -325,16 +325,6 @@ double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode)
     return p->spec.nweights == 0 ? calls : calls * plan_default_ns(p, point, mode);
 }
 
-bool plan_has_backends(const struct nt_plan *p)
-{
-    for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
-        if (p->spec.backends[b]) {
-            return true;
-        }
-    }
-    return false;
-}
-
 bool plan_search_over(const struct nt_plan *p)
 {
     return p->spec.budget_ns > 0 && p->held_ns + p->reserve_ns >= p->spec.budget_ns;

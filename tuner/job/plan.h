@@ -117,6 +117,7 @@ struct nt_backend_class {
     double default_ns, rival_ns, ns; /* medians over pairs */
     double gain, lo, hi;             /* log(rival / backend), two-sided 95 % */
     double p, guard_upper;           /* adjusted over the classes of all backends; as for rows */
+    double p95_ratio;                /* of its row; NAN: not enough iterations */
     unsigned pairs;
     bool published;
     char why[96]; /* when not */

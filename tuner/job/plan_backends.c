@@ -50,8 +50,13 @@ void backends_free(struct nt_plan *p)
             nt_race_free(b->cells[i].race[m]);
         }
     }
+    for (size_t i = 0; i < b->nchecks; i++) {
+        free(b->checks[i].norm[0]);
+        free(b->checks[i].norm[1]);
+    }
     free(b->cells);
     free(b->checks);
+    b->nchecks = 0;
     b->cells = NULL;
     b->checks = NULL;
 }
@@ -449,7 +454,7 @@ static bool begin(struct nt_plan *p)
     struct backends *b = &p->backends;
 
     publish_pairs(p); /* what the table serves is to be beaten too */
-    if (!plan_has_backends(p) || p->failed.code != NT_OK) {
+    if (!nt_spec_has_backends(&p->spec) || p->failed.code != NT_OK) {
         return false;
     }
     b->cells = calloc(p->npoints, sizeof(b->cells[0]));

@@ -224,6 +224,22 @@ static bool start_pair(struct nt_plan *p)
     return true;
 }
 
+/* Samples over a constant of the class: what the tail is judged on. */
+static void keep_tail(struct nt_plan *p, struct backend_check *c, int side,
+                      const struct nt_result *r)
+{
+    float *grown = realloc(c->norm[side], (c->nnorm[side] + r->count) * sizeof(float));
+
+    if (grown == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "samples");
+        return;
+    }
+    c->norm[side] = grown;
+    for (size_t i = 0; i < r->count; i++) {
+        grown[c->nnorm[side]++] = (float)(r->ns[i] / c->est_ns);
+    }
+}
+
 void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
 {
     struct backend_check *c = &p->backends.checks[t->index];
@@ -243,6 +259,9 @@ void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt
     }
     n = ++c->blocks[t->arm][p->backends.pair];
     *at = n == 1 ? x : *at + (x - *at) / n;
+    if (c->kind == CHECK_CLASS && (t->arm == NT_ARM_DEFAULT || t->arm == NT_ARM_BACKENDS)) {
+        keep_tail(p, c, t->arm == NT_ARM_BACKENDS, r);
+    }
 }
 
 /* ------------------------------------------------------------------ verdicts */
@@ -314,6 +333,7 @@ static void judge_class(const struct nt_plan *p, const struct backend_check *c, 
         .lo = e.lo,
         .hi = e.hi,
         .guard_upper = exp(guard_bound(p, c)),
+        .p95_ratio = NAN,
         .pairs = (unsigned)e.n};
 }
 
@@ -424,6 +444,65 @@ static void add_row(struct nt_plan *p, uint32_t point, enum nt_mode m, const str
     }
 }
 
+static bool in_row(const struct nt_backend_row *r, const struct nt_case *cs)
+{
+    return cs->coll == r->coll && cs->mode == r->mode && cs->bytes >= r->min_bytes &&
+           cs->bytes <= r->max_bytes;
+}
+
+/* The slowest calls of all classes of a row together; NAN: too few to tell. */
+static double tail_of(const struct nt_plan *p, const struct nt_backend_row *r)
+{
+    float *all[2] = {NULL, NULL};
+    size_t n[2] = {0, 0};
+    double ratio = NAN;
+
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < p->backends.nchecks; i++) {
+            const struct backend_check *c = &p->backends.checks[i];
+            size_t more = c->kind == CHECK_CLASS && in_row(r, &c->cs) ? c->nnorm[side] : 0;
+            float *grown = more > 0 ? realloc(all[side], (n[side] + more) * sizeof(float)) : NULL;
+            if (grown != NULL) {
+                memcpy(grown + n[side], c->norm[side], more * sizeof(float));
+                all[side] = grown;
+                n[side] += more;
+            }
+        }
+    }
+    ratio = publish_tail(all[0], n[0], all[1], n[1]);
+    free(all[0]);
+    free(all[1]);
+    return ratio;
+}
+
+static void judge_tails(struct nt_plan *p)
+{
+    struct nt_plan_result *r = &p->result;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < r->nbackend_rows; i++) {
+        double ratio = tail_of(p, &r->backend_rows[i]);
+        bool out = !isnan(ratio) && !(ratio < publish_tail_limit);
+        for (size_t k = 0; k < r->nbackend_classes; k++) {
+            struct nt_backend_class *c = &r->backend_classes[k];
+            if (!in_row(&r->backend_rows[i], &c->cs)) {
+                continue;
+            }
+            c->p95_ratio = ratio;
+            if (out) {
+                c->published = false;
+                (void)snprintf(c->why, sizeof(c->why),
+                               "not within the guard: its slowest calls (p95) are %.0f %% slower",
+                               100 * (ratio - 1));
+            }
+        }
+        if (!out) {
+            r->backend_rows[kept++] = r->backend_rows[i];
+        }
+    }
+    r->nbackend_rows = kept;
+}
+
 static void publish(struct nt_plan *p)
 {
     if (!judge_classes(p)) {
@@ -450,6 +529,7 @@ static void publish(struct nt_plan *p)
             add_row(p, i, m, &s, &open);
         }
     }
+    judge_tails(p);
 }
 
 static void clear_pair(struct nt_plan *p)

@@ -160,7 +160,9 @@ struct backend_check {
     double est_ns;
     double x[NT_ARM_COUNT][MAX_PAIRS];
     uint8_t blocks[NT_ARM_COUNT][MAX_PAIRS];
-    bool table; /* a published row of the table serves it: it must be beaten too */
+    bool table;     /* a published row of the table serves it: it must be beaten too */
+    float *norm[2]; /* samples of default and backend over est_ns, for the tail; classes only */
+    size_t nnorm[2];
     bool broken;
 };
 enum backend_phase { BACKENDS_NEW, BACKENDS_RACE, BACKENDS_GATE, BACKENDS_PAIRS, BACKENDS_DONE };
@@ -260,7 +262,6 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
 double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 bool plan_search_over(const struct nt_plan *p);
-bool plan_has_backends(const struct nt_plan *p); /* any beside NCCL as it is */
 
 /* Each stage queues steps while it has any; false: the stage is over. */
 typedef bool (*stage_fn)(struct nt_plan *p);
@@ -291,6 +292,9 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
 /* plan_compose.c */
 int compose_products(struct nt_plan *p, struct nt_err *err);
 bool compose_same(const struct arm *a, const struct arm *b); /* known to execute the same */
+/* p95 of tuned over default; NAN: too few iterations to judge it. */
+double publish_tail(const float *def, size_t ndef, const float *tuned, size_t ntuned);
+extern const double publish_tail_limit;
 double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance);
 /* plan_publish.c */
 void publish_pairs(

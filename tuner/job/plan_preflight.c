@@ -109,7 +109,8 @@ static void fit_noise(struct nt_plan *p)
             deaf += p->points[i].pre[m].detectable > log(1.6);
         }
     }
-    p->reserve_ns = confirm_cost_ns(p) * (plan_has_backends(p) ? 3 : 1); /* raced and paired too */
+    p->reserve_ns =
+        confirm_cost_ns(p) * (nt_spec_has_backends(&p->spec) ? 3 : 1); /* raced and paired too */
     if (deaf * 2 > classes) {
         p->result.too_noisy = true;
         (void)nt_fail(&p->failed, NT_E_NOISY, 0,

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double TAIL_LIMIT = 1.05; /* p95 of tuned over default, pooled per row */
-enum { TAIL_LEAST = 200 };             /* iterations an arm, before the tail is judged */
+const double publish_tail_limit = 1.05; /* p95 of tuned over default, pooled per row */
+enum { TAIL_LEAST = 200 };              /* iterations an arm, before the tail is judged */
 
 /* The faster of the baselines for a check point, by its mean. */
 static enum nt_arm faster_baseline(const struct nt_plan *p, const struct check_point *c)
@@ -146,7 +146,7 @@ static struct nt_class_result *class_of(struct nt_plan *p, enum nt_arm product,
     return NULL;
 }
 
-static float quantile95(float *x, size_t n)
+static double quantile95(const float *x, size_t n)
 {
     double *d = malloc((n + 1) * sizeof(*d));
     double q = NAN;
@@ -158,19 +158,24 @@ static float quantile95(float *x, size_t n)
         q = nt_quantile(d, n, 0.95);
     }
     free(d);
-    return (float)q;
+    return q;
+}
+
+double publish_tail(const float *def, size_t ndef, const float *tuned, size_t ntuned)
+{
+    return ndef < TAIL_LEAST || ntuned < TAIL_LEAST
+               ? NAN
+               : quantile95(tuned, ntuned) / quantile95(def, ndef);
 }
 
 static void judge_tail(struct nt_plan *p, uint32_t row)
 {
     struct row *r = &p->rows[row];
-    double ratio;
+    double ratio = publish_tail(r->norm[0], r->nnorm[0], r->norm[1], r->nnorm[1]);
 
-    if (r->nnorm[0] < TAIL_LEAST || r->nnorm[1] < TAIL_LEAST) {
+    if (isnan(ratio)) {
         return;
     }
-    ratio =
-        (double)quantile95(r->norm[1], r->nnorm[1]) / (double)quantile95(r->norm[0], r->nnorm[0]);
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
         struct nt_class_result *k =
@@ -179,7 +184,7 @@ static void judge_tail(struct nt_plan *p, uint32_t row)
             k->p95_ratio = ratio;
         }
     }
-    if (!(ratio < TAIL_LIMIT)) {
+    if (!(ratio < publish_tail_limit)) {
         r->out = true;
         (void)snprintf(r->why, sizeof(r->why), "its slowest calls (p95) are %.0f %% slower",
                        100 * (ratio - 1));

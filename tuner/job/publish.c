@@ -1,4 +1,5 @@
 #include "tuner/job/publish.h"
+#include "tuner/job/peers.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -45,6 +46,15 @@ static void fill_machine(struct nt_profile *p, const struct nt_facts *f)
     json_array_foreach(f->health, i, v)
     {
         *NT_PROFILE_ADD(p, &p->health) = nt_profile_text(p, json_string_value(v));
+    }
+    if (f->peers != NULL) {
+        json_t *broken = nt_peers_broken(f->peers);
+        json_array_foreach(broken, i, v)
+        {
+            *NT_PROFILE_ADD(p, &p->health) =
+                nt_profile_textf(p, "peer access %s", json_string_value(v));
+        }
+        json_decref(broken);
     }
     p->stack.nccl = nt_profile_text(p, f->nccl);
     p->stack.nccl_sha256 = nt_profile_text(p, f->nccl_sha256);
@@ -309,19 +319,31 @@ static void add_backend_class(struct nt_profile *p, const struct nt_spec *spec,
         .interval = {1 - exp(-c->lo), 1 - exp(-c->hi)},
         .p_adjusted = c->p,
         .guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN,
+        .p95_ratio = c->p95_ratio,
         .pairs = c->pairs,
         .why = nt_profile_text(p, c->why)};
 }
 
-static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
-                         const struct nt_plan_result *r)
+static void add_peers(struct nt_profile *p, const json_t *doc)
 {
-    for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
-        p->backends.present = p->backends.present || spec->backends[b];
+    json_t *words = doc != NULL ? nt_peers_words(doc) : NULL, *v;
+    size_t i;
+
+    json_array_foreach(words, i, v)
+    {
+        *NT_PROFILE_ADD(p, &p->backends.peers) = nt_profile_text(p, json_string_value(v));
     }
-    if (!p->backends.present) {
+    json_decref(words);
+}
+
+static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
+                         const struct nt_facts *facts, const struct nt_plan_result *r)
+{
+    if (!nt_spec_has_backends(spec)) {
         return;
     }
+    p->backends.present = true;
+    add_peers(p, facts->peers);
     p->backends.same_bits = spec->same_bits;
     add_names(p, &p->backends.asked, nt_backend_names, spec->backends);
     for (size_t i = 0; i < r->nbackend_rows; i++) {
@@ -413,7 +435,7 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
     }
     add_defaults(p, spec, plan);
     add_notes(p, spec, r);
-    add_backends(p, spec, r);
+    add_backends(p, spec, facts, r);
     rc = nt_profile_finish(p, err);
     if (rc != 0) {
         nt_profile_free(p);

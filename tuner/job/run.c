@@ -3,6 +3,7 @@
 #include "tuner/base/json.h"
 #include "tuner/base/log.h"
 #include "tuner/job/facts.h"
+#include "tuner/job/peers.h"
 #include "tuner/job/publish.h"
 #include "tuner/job/workdir.h"
 
@@ -21,6 +22,7 @@ struct run {
     int64_t job;
     struct nt_facts facts;
     bool facts_stored;
+    json_t *peers; /* asked before the first gang; facts take it */
     uv_loop_t loop;
     struct nt_drive *drive;
     uv_signal_t signals[3];
@@ -243,6 +245,7 @@ static int on_ready(void *data, const struct nt_plan_gang *g, const struct nt_he
     rc = rc == 0 && r->facts.known ? nt_facts_same(&r->facts, &now, err) : rc;
     nt_facts_done(&r->facts);
     r->facts = now;
+    r->facts.peers = json_incref(r->peers);
     if (rc == 0) {
         r->hashing.data = r;
         r->hash_busy = uv_queue_work(&r->loop, &r->hashing, hash_file, hash_done) == 0;
@@ -674,6 +677,9 @@ int nt_job_run(const struct nt_job_config *config, struct nt_job_outcome *ret, s
     (void)snprintf(r->dir, sizeof(r->dir), "%s", work.path);
     rc = rc == 0 ? open_job(r, err) : rc;
     opened = r->plan != NULL;
+    if (rc == 0 && nt_spec_has_backends(&r->spec) && r->spec.rig <= NT_RIG_MPS_P2P) {
+        nt_peers_ask(config->program, config->env, NT_PEERS_MS, &r->peers);
+    }
     ret->job = r->job;
     rc = rc == 0 ? drive(r, err) : rc;
     rc = rc == 0 ? publish(r, ret, err) : rc;
@@ -696,6 +702,7 @@ int nt_job_run(const struct nt_job_config *config, struct nt_job_outcome *ret, s
     nt_workdir_remove(&work);
     nt_plan_free(r->plan);
     nt_facts_done(&r->facts);
+    json_decref(r->peers);
     free(r->known);
     free(r);
     return rc;

@@ -86,6 +86,16 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
     return 0;
 }
 
+bool nt_spec_has_backends(const struct nt_spec *s)
+{
+    for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
+        if (s->backends[b]) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int nt_spec_add_size(struct nt_spec *s, uint64_t bytes, struct nt_err *err)
 {
     if (s->nsizes == NT_MAX_SIZES) {

@@ -61,7 +61,8 @@ struct nt_spec {
 void nt_spec_init(struct nt_spec *s); /* defaults of `tune` */
 /* Fills pairs from the effort, checks every range, sorts sizes. */
 NT_MUST_CHECK int nt_spec_finish(struct nt_spec *s, struct nt_err *err);
-json_t *nt_spec_to_json(const struct nt_spec *s); /* new reference; NULL without memory */
+bool nt_spec_has_backends(const struct nt_spec *s); /* any beside NCCL as it is */
+json_t *nt_spec_to_json(const struct nt_spec *s);   /* new reference; NULL without memory */
 NT_MUST_CHECK int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err);
 
 NT_MUST_CHECK int nt_spec_add_size(struct nt_spec *s, uint64_t bytes, struct nt_err *err);

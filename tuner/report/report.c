@@ -141,6 +141,7 @@ static const struct {
 } sections[] = {{"time", "Time over size", add_figures},
                 {"served", "What a process gets", nt_section_served},
                 {"classes", "Gain per class", nt_section_classes},
+                {"backends", "Who moves the bytes", nt_section_backends},
                 {"rejected", "Rejected, and why", nt_section_rejected},
                 {"machine", "Machine", nt_section_machine},
                 {"provenance", "Provenance", nt_section_provenance},

@@ -12,6 +12,7 @@ bool nt_served_only(const struct nt_profile_class *c);
 
 NT_SECTION(served);     /* rows and variables that a process gets */
 NT_SECTION(classes);    /* every class of a product with its figures */
+NT_SECTION(backends);   /* who moves the bytes, and why not others */
 NT_SECTION(rejected);   /* what was tried and is in no product */
 NT_SECTION(machine);    /* identity, health, topology */
 NT_SECTION(provenance); /* where the figures come from */

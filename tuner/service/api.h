@@ -105,6 +105,7 @@ NT_HANDLER(machine_look);
 NT_HANDLER(profiles);
 NT_HANDLER(profile);
 NT_HANDLER(profile_match);
+NT_HANDLER(profile_match_facts);
 NT_HANDLER(profile_export);
 NT_HANDLER(profile_table);
 NT_HANDLER(profile_decide);

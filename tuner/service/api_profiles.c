@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONSIDERED_MAX = 1000, REASONS = 8 };
-
-static json_t *row_json(const struct nt_store_profile *p)
+json_t *nt_profile_row_json(const struct nt_store_profile *p)
 {
     json_t *o = json_pack("{s:I, s:I, s:s, s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "id",
                           (json_int_t)p->id, "run", (json_int_t)p->job, "state",
@@ -26,8 +24,9 @@ static json_t *row_json(const struct nt_store_profile *p)
 
 static int add_row(void *list, const struct nt_store_profile *p, struct nt_err *err)
 {
-    return json_array_append_new(list, row_json(p)) != 0 ? nt_fail(err, NT_E_NOMEM, 0, "profiles")
-                                                         : 0;
+    return json_array_append_new(list, nt_profile_row_json(p)) != 0
+               ? nt_fail(err, NT_E_NOMEM, 0, "profiles")
+               : 0;
 }
 
 int nt_api_profiles(struct nt_exchange *x, struct nt_err *err)
@@ -220,129 +219,4 @@ int nt_api_profile_state(struct nt_exchange *x, struct nt_err *err)
     json_decref(list);
     json_decref(o);
     return rc;
-}
-
-/* --- for a machine ------------------------------------------------------------------------------
- */
-
-struct match {
-    const struct nt_exchange *x;
-    int allow;
-    json_t *considered, *best, *best_notes;
-    unsigned best_score;
-};
-
-static void note(json_t *list, const char *what, const char *theirs, const char *asked)
-{
-    (void)json_array_append_new(list,
-                                json_sprintf("%s: made for %s, asked for %s", what, theirs, asked));
-}
-
-/* What keeps a profile from serving at all. */
-static void obstacles(const struct match *m, const struct nt_store_profile *p, json_t *why)
-{
-    const struct nt_http_req *r = m->x->r;
-    const char *placement = nt_http_arg(r, "placement");
-    char have[24], want[24];
-    const struct {
-        const char *name;
-        uint32_t value;
-    } counts[] = {{"ranks", p->ranks}, {"nodes", p->nodes}};
-
-    if (strcmp(nt_http_arg(r, "identity"), p->identity) != 0) {
-        note(why, "identity", p->identity, nt_http_arg(r, "identity"));
-    }
-    for (size_t i = 0; i < 2; i++) {
-        int64_t asked = nt_reply_number(m->x, counts[i].name, 0);
-        if (asked != 0 && asked != counts[i].value) {
-            (void)snprintf(have, sizeof(have), "%u", counts[i].value);
-            (void)snprintf(want, sizeof(want), "%lld", (long long)asked);
-            note(why, counts[i].name, have, want);
-        }
-    }
-    if (placement != NULL && strcmp(placement, p->placement) != 0) {
-        note(why, "placement", p->placement, placement);
-    }
-    if (strcmp(p->rig, nt_rig_names[NT_RIG_NCCL]) != 0 &&
-        (m->allow < 0 || strcmp(p->rig, nt_rig_names[m->allow]) != 0)) {
-        (void)json_array_append_new(
-            why, json_sprintf("rig: measured on %s, which is no real node; allow_rig=%s takes it",
-                              p->rig, p->rig));
-    }
-    if (p->state == NT_PS_WITHHELD || p->state == NT_PS_RETIRED) {
-        (void)json_array_append_new(
-            why, json_sprintf("%s: %s", nt_profile_state_names[p->state], p->why));
-    }
-}
-
-/* What is said beside a profile that serves: another stack does not rule it out, and is worse. */
-static unsigned near(const struct match *m, const struct nt_store_profile *p, json_t *notes)
-{
-    const struct {
-        const char *name, *theirs;
-        unsigned weight;
-    } stack[] = {{"nccl", p->nccl, 4}, {"driver", p->driver, 2}, {"gpu", p->gpu, 1}};
-    unsigned score = p->state == NT_PS_CURRENT ? 8 : 0;
-
-    for (size_t i = 0; i < sizeof(stack) / sizeof(stack[0]); i++) {
-        const char *asked = nt_http_arg(m->x->r, stack[i].name);
-        if (asked == NULL || strcmp(asked, stack[i].theirs) == 0) {
-            score += stack[i].weight;
-        } else {
-            note(notes, stack[i].name, stack[i].theirs, asked);
-        }
-    }
-    if (p->state == NT_PS_STALE) {
-        (void)json_array_append_new(notes, json_sprintf("stale: %s", p->why));
-    }
-    return score;
-}
-
-static int consider(void *data, const struct nt_store_profile *p, struct nt_err *err)
-{
-    struct match *m = data;
-    json_t *why = json_array(), *notes = json_array();
-    unsigned score;
-    (void)err;
-
-    obstacles(m, p, why);
-    if (json_array_size(why) == 0) {
-        score = near(m, p, notes);
-        if (m->best == NULL || score > m->best_score) { /* of equal ones the newest, seen first */
-            json_decref(m->best);
-            json_decref(m->best_notes);
-            m->best = row_json(p);
-            m->best_notes = json_incref(notes);
-            m->best_score = score;
-        }
-        (void)json_array_extend(why, notes);
-    }
-    if (json_array_size(m->considered) < 100) {
-        (void)json_array_append_new(
-            m->considered, json_pack("{s:I, s:O}", "profile", (json_int_t)p->id, "why", why));
-    }
-    json_decref(why);
-    json_decref(notes);
-    return 0;
-}
-
-int nt_api_profile_match(struct nt_exchange *x, struct nt_err *err)
-{
-    struct match m = {.x = x, .allow = allowed_rig(x), .considered = json_array()};
-    json_t *o;
-    int rc = nt_store_profile_list(x->store, 0, CONSIDERED_MAX, consider, &m, err);
-
-    if (rc != 0) {
-        json_decref(m.considered);
-        json_decref(m.best);
-        json_decref(m.best_notes);
-        return rc;
-    }
-    o = json_pack("{s:b, s:o}", "found", m.best != NULL, "considered", m.considered);
-    if (o != NULL && m.best != NULL) {
-        (void)json_object_set_new(o, "exact", json_boolean(json_array_size(m.best_notes) == 0));
-        (void)json_object_set_new(o, "profile", m.best);
-        (void)json_object_set_new(o, "notes", m.best_notes);
-    }
-    return nt_reply_json(x, o, err);
 }

@@ -145,6 +145,9 @@ const struct nt_route nt_routes[] = {
     {GET("/v1/profiles/match", READ, WORK, profile_match, match_params, "Match",
          "the profile for a machine, and why not the others"),
      .keep = NT_KEEP_VERSION},
+    {POST("/v1/profiles/match", READ, WORK, profile_match_facts, "MatchAsk", "Match", 200,
+          "the same with all facts of the machine, so that what only one side knows is no "
+          "difference")},
     {GET("/v1/profiles/{id}", READ, WORK, profile, NULL, "Profile", "the profile's document"),
      .keep = NT_KEEP_VERSION},
     {GET("/v1/profiles/{id}/export/{format}", READ, WORK, profile_export, export_params, NULL,

@@ -21,6 +21,7 @@ enum {
     VERSION_MS = 250, /* how old an answer from the cache may be */
     BEAT_MS = 15000,
     LAG_MS = 100,
+    THIN_AT_ONCE = 20,
 };
 
 uint64_t nt_service_day_ms(void)
@@ -482,9 +483,20 @@ void nt_service_look_at_profiles(struct nt_service *s)
     }
 }
 
+/* A few at a time: the loop must not wait. */
+static void retain(struct nt_service *s)
+{
+    uint64_t age = (uint64_t)s->c->samples_days * 86400000, now = nt_service_day_ms(), n = 0;
+    struct nt_err err = {0};
+    if (age != 0 && now > age && nt_store_thin(s->store, now - age, THIN_AT_ONCE, &n, &err) != 0) {
+        nt_log(NT_WARN, "retention: %s", err.msg);
+    }
+}
+
 static void on_slow(uv_timer_t *t)
 {
     struct nt_service *s = t->data;
+    retain(s);
     close_readers(s, false);
     nt_service_look_at_profiles(s);
     nt_checks_due(s);

@@ -114,6 +114,8 @@ NT_MUST_CHECK int nt_checks_run_of(struct nt_service *s, const struct nt_store_e
 bool nt_checks_take(struct nt_service *s, int64_t id, const char *rig, const char *out, size_t len);
 void nt_checks_due(struct nt_service *s); /* queues those whose time has come */
 
+json_t *nt_profile_row_json(const struct nt_store_profile *p); /* NULL: out of memory */
+
 /* Starts `nccltune ARGS…`, whose stdout, JSON, answers the request. none: the answer where it says
  * that there is nothing (exit code 2); NULL: that is bad input. */
 NT_MUST_CHECK int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,

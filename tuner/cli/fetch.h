@@ -1,0 +1,19 @@
+/*
+ * fetch - a request to a service: HTTP/1.1 over a Unix socket or plain TCP, blocking, with a limit
+ * of time and size. TLS is the proxy's: for https there is curl.
+ */
+#pragma once
+#include "tuner/base/buf.h"
+
+struct nt_fetch {
+    const char *from;  /* "unix:PATH" or "http://HOST:PORT" */
+    const char *token; /* NULL: none */
+    const char *method, *path;
+    const char *body; /* JSON; NULL: none */
+    const char *etag; /* of what is there already, without quotes; NULL: nothing */
+};
+enum { NT_FETCH_MAX_BYTES = 64 << 20, NT_FETCH_SECONDS = 30 };
+
+/* *ret_status; the body is appended. A service that cannot be reached: NT_E_IO. */
+NT_MUST_CHECK int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body,
+                           struct nt_err *err);
