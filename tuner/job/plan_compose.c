@@ -147,16 +147,17 @@ bool compose_same(const struct arm *a, const struct arm *b)
            nt_executed_equal(&a->executed, &b->executed);
 }
 
-/* NCCL's own choice runs there as it does "as is": a row that fails can be left out, and what
- * remains has nothing to be slower. One gang may differ from another by a tenth where calls are
- * short; only what is far beyond that is believed before the confirm. */
-static bool default_remains(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m)
+/* What this arm runs is what NCCL runs "as is", under variables that act by nothing else: it has
+ * nothing to gain or to lose, whatever noise says. One gang may differ from another by a tenth
+ * where calls are short; only what is far beyond that is believed before the confirm. */
+static bool runs_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
+                       uint32_t arm)
 {
     static const double FAR = 0.2; /* log units */
-    double se = 0, e = search_effect(p, setting, point, m, 0, &se);
+    double se = 0, e = search_effect(p, setting, point, m, arm, &se);
 
     return confirm_by_tuple(p->settings[setting].vars) &&
-           compose_same(&p->settings[setting].cells[point].arms[0],
+           compose_same(&p->settings[setting].cells[point].arms[arm],
                         &p->settings[0].cells[point].arms[0]) &&
            e - 2 * se < FAR;
 }
@@ -176,6 +177,7 @@ double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
             double se = 0, best = INFINITY, best_se = 0;
             for (uint32_t a = 0; s->cells != NULL && a < s->cells[i].narms; a++) {
                 double e = search_effect(p, setting, i, p->modes[k], a, &se);
+                e = setting != 0 && runs_as_is(p, setting, i, p->modes[k], a) ? 0 : e;
                 /* The default stays where the gain is too small for a row. */
                 if (e < best - (a > 0 ? log(p->spec.margin) : 0)) {
                     best = e;
@@ -187,7 +189,7 @@ double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
                 return 0;
             }
             gain -= plan_weight(p, i, p->modes[k]) * best;
-            *ret_chance *= setting == 0 || default_remains(p, setting, i, p->modes[k])
+            *ret_chance *= setting == 0 || runs_as_is(p, setting, i, p->modes[k], 0)
                                ? 1
                                : pass_chance(p, i, p->modes[k], best, best_se);
             sum += plan_weight(p, i, p->modes[k]);
@@ -248,15 +250,16 @@ static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask
                           ? search_resolve(&p->settings[setting].cells[i], &call)
                           : NONE;
             }
+            if (arm != NONE && runs_as_is(p, setting, i, p->modes[k], arm)) {
+                sum += plan_weight(p, i, p->modes[k]);
+                continue;
+            }
             e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
-            if (!(e < log(p->spec.guard)) &&
-                !(arm == 0 && default_remains(p, setting, i, p->modes[k]))) {
+            if (!(e < log(p->spec.guard))) {
                 return NAN;
             }
             gain -= plan_weight(p, i, p->modes[k]) * e;
-            chance *= arm == 0 && default_remains(p, setting, i, p->modes[k])
-                          ? 1
-                          : pass_chance(p, i, p->modes[k], e, se);
+            chance *= pass_chance(p, i, p->modes[k], e, se);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
