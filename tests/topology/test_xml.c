@@ -55,6 +55,11 @@ static const struct {
      "no busid"},
     {"odd busid", "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"GPU0\"/></cpu></system>",
      "'GPU0' is no PCI bus id"},
+    {"two GPUs at one place",
+     "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0000:01:00.0\" class=\"0x030200\">"
+     "<gpu dev=\"0\" sm=\"90\"/></pci><pci busid=\"0000:01:00.0\" class=\"0x030200\">"
+     "<gpu dev=\"1\" sm=\"90\"/></pci></cpu></system>",
+     "two GPUs at 0000:01:00.0"},
     {"odd target",
      "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"01:00.0\"><gpu sm=\"80\">"
      "<nvlink target=\"x\"/></gpu></pci></cpu></system>",

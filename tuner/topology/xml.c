@@ -252,10 +252,32 @@ static void on_pci(struct reader *r, const char **atts)
     r->pci_stack[r->depth] = r->m.t->npcis - 1;
 }
 
+/* Another GPU below the same CPU at the same place: somebody's copy, of which no fact can be told.
+ * (Hosts of a file that has no hashes repeat places below CPUs of their own.) */
+static bool bus_is_taken(const struct reader *r, int pci)
+{
+    const struct nt_topology *t = r->m.t;
+    const struct nt_topo_pci *p = &t->pcis[pci];
+
+    for (size_t i = 0; i < (size_t)t->ngpus; i++) {
+        const struct nt_topo_pci *q = &t->pcis[t->gpus[i].pci];
+        if (t->gpus[i].pci != pci && q->bus == p->bus && q->cpu == p->cpu) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void on_gpu(struct reader *r, const char **atts)
 {
     int pci = r->pci_stack[r->depth - 1];
-    struct nt_topo_gpu *g = nt_model_gpu(&r->m, r->err);
+    struct nt_topo_gpu *g;
+
+    if (bus_is_taken(r, pci)) {
+        (void)stop(r, NT_E_INVAL, "two GPUs at %s", r->m.t->pcis[pci].busid);
+        return;
+    }
+    g = nt_model_gpu(&r->m, r->err);
 
     if (g == NULL) {
         stop_full(r);
