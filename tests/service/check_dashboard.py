@@ -207,6 +207,23 @@ def download(b, d):
     assert got.name == "nccltune-1.env" and got.read_bytes() == want and b"NCCL_TUNER_PLUGIN=" in want, got.read_text()
 
 
+def history(b):
+    """A profile that nobody checked says so; a change stands in the table and at its place in the plot."""
+    assert "It was not checked yet" in text(b) or "No check measured a row yet." in text(b)
+    checks = [{"check": 10 + i, "at": "2026-01-01 00:00:00", "verdict": "holds" if i < 6 else "drifted", "gain": 0.2 if i < 6 else 0.05, "rows": 3,
+               "copy_gbps": None, "launch_us": 2.5, "nccl": "2.28.9", "driver": "580"} for i in range(12)]
+    change = {"last_good": 15, "first_bad": 16, "kind": "step", "gain_before": 0.2, "gain_after": 0.05, "p": 0.001, "differs": "driver 580, was 570"}
+    b.eval("(() => { window.real = fetch; window.fetch = (url, how) => (String(url).endsWith('/checks') ? Promise.resolve(new Response("
+           f"{json.dumps(json.dumps({'checks': checks, 'changes': [change]}))})) : real(url, how)); }})()")
+    show(b, "/profiles")
+    show(b, "/profiles/1")
+    b.wait("[...document.querySelectorAll('.plot canvas')].length === 3 && !!Chart.getChart([...document.querySelectorAll('.plot canvas')].at(-1))")
+    assert b.eval("Chart.getChart([...document.querySelectorAll('.plot canvas')].at(-1)).options.plugins.marks.at") == [6.5]
+    turn = b.eval("[document.querySelector('.turn').innerText, document.querySelector('.turn').nextElementSibling.cells[0].textContent]")
+    assert "A step is here: from +20.0 % to +5.0 %" in turn[0] and "was 570" in turn[0] and turn[1] == "16", turn
+    b.eval("(() => { window.fetch = window.real; })()")
+
+
 def every_page(b):
     """Wide and narrow, light and dark: nothing is wider than the page, everything reachable has a name."""
     for width, scheme in ((1440, "dark"), (390, "light")):
@@ -273,6 +290,7 @@ def part_browser():
             run_job(b)
             look_at_profile(b)
             download(b, d)
+            history(b)
             every_page(b)
             lose_the_service(b, d, port)
             as_reader(b, url)
