@@ -48,8 +48,8 @@ static const struct nt_command command = {.name = "bench_truth",
 
 static bool same_machine(const struct nt_recording *a, const struct nt_recording *b)
 {
-    static const enum nt_fact facts[] = {NT_FACT_RIG,   NT_FACT_RANKS, NT_FACT_GPU,
-                                         NT_FACT_NCCL, NT_FACT_FIXED};
+    static const enum nt_fact facts[] = {NT_FACT_RIG, NT_FACT_RANKS, NT_FACT_GPU, NT_FACT_NCCL,
+                                         NT_FACT_FIXED};
     bool same = true;
 
     for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
