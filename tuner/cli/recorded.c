@@ -114,6 +114,7 @@ static int check_cases(const struct nt_recording *rec, const struct nt_spec *s, 
 int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct nt_err *err)
 {
     uint64_t ranks = 0;
+    const char *fixed;
     int rig = nt_vocab_find(nt_rig_names, "rig", nt_recording_fact(rec, NT_FACT_RIG), err);
     int rc = rig < 0 ? rig : nt_parse_u64(nt_recording_fact(rec, NT_FACT_RANKS), &ranks, err);
 
@@ -133,7 +134,8 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
     s->shown_rig = (enum nt_rig)rig;
     s->nodes = rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
     s->as_found[0] = '\0';
-    s->fixed[0] = '\0';
+    fixed = nt_recording_fact(rec, NT_FACT_FIXED); /* under which all that it holds was measured */
+    (void)snprintf(s->fixed, sizeof(s->fixed), "%s", fixed != NULL ? fixed : "");
     rc = check_settings(rec, s, err);
     if (rc == 0 && s->nsettings <= 1) {
         take_settings(rec, s);

@@ -31,6 +31,34 @@ static int stand_in(const struct nt_rig_opts *o, const char *kind, struct nt_rig
 }
 
 /* A replay has the ranks that were recorded. */
+/* A replay of a real node says `recording` in its profile. */
+static bool same_rig(const struct nt_profile *p, const char *recorded)
+{
+    return recorded != NULL &&
+           (strcmp(recorded, nt_rig_names[p->rig]) == 0 ||
+            (p->rig == NT_RIG_RECORDING && strcmp(recorded, nt_rig_names[NT_RIG_NCCL]) == 0));
+}
+
+/* Without peer access, say, the same machine is another one. fixed: "NAME=VALUE NAME=VALUE". */
+static bool same_site(const struct nt_profile *p, const char *fixed)
+{
+    size_t words = 0, known = 0;
+
+    for (const char *w = fixed != NULL ? fixed : ""; *w != '\0'; w += strcspn(w, " ")) {
+        size_t n;
+        w += strspn(w, " ");
+        n = strcspn(w, " ");
+        words += n > 0;
+        for (size_t i = 0; i < p->site.n; i++) {
+            size_t name = strlen(p->site.v[i].name);
+            known += n > name && strncmp(w, p->site.v[i].name, name) == 0 && w[name] == '=' &&
+                     strlen(p->site.v[i].value) == n - name - 1 &&
+                     strncmp(w + name + 1, p->site.v[i].value, n - name - 1) == 0;
+        }
+    }
+    return words == known && known == p->site.n;
+}
+
 static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p,
                          struct nt_rig_open *r, struct nt_err *err)
 {
@@ -41,12 +69,15 @@ static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p
     if (rc == 0) {
         rig = nt_recording_fact(r->rec, NT_FACT_RIG);
         ranks = nt_recording_fact(r->rec, NT_FACT_RANKS);
-        if (rig == NULL || strcmp(rig, nt_rig_names[p->rig]) != 0 || ranks == NULL ||
-            strtoul(ranks, NULL, 10) != p->ranks) {
+        if (!same_rig(p, rig) || ranks == NULL || strtoul(ranks, NULL, 10) != p->ranks) {
             rc = nt_fail(err, NT_E_MISSING, 0,
                          "%.200s holds %s ranks of the rig %s, the profile is of %u of the rig %s",
                          r->file, ranks != NULL ? ranks : "no", rig != NULL ? rig : "unknown",
                          p->ranks, nt_rig_names[p->rig]);
+        } else if (!same_site(p, nt_recording_fact(r->rec, NT_FACT_FIXED))) {
+            rc = nt_fail(err, NT_E_MISSING, 0,
+                         "%.200s was taken under other site constraints than the profile: '%s'",
+                         r->file, nt_recording_fact(r->rec, NT_FACT_FIXED));
         }
     }
     r->spec.rig = NT_RIG_RECORDING;
