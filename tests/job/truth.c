@@ -11,6 +11,9 @@
 enum { MAX_GANGS = 256, LEAST_GANGS = 2, MAX_TUPLES = 96 };
 /* Tuples this near to the best say how much a tuple scatters between gangs. */
 static const double NEAR = 0.25;
+/* Chance that a gap is told where there is none: in one case, well below the share of cases that
+ * may have one; and anywhere in the recording, for the worst of them. */
+static const double ALPHA_CASE = 0.005, ALPHA = 0.025;
 
 /* ------------------------------------------------------------------ a job in this process */
 
@@ -199,43 +202,87 @@ static double at_gang(const struct level *l, uint64_t gang)
     return NAN;
 }
 
-/* all: levels of the tuples of one case; those count that have all gangs of the best. */
-static struct scatter scatter_of(const struct level *all, size_t n, const struct level *best)
-{
-    double gang_sum[MAX_GANGS] = {0}, sum = 0, least = nt_mean(best->x, best->n);
-    double mean[MAX_TUPLES] = {0}, total = 0;
-    bool in[MAX_TUPLES] = {false};
-    size_t tuples = 0, gangs = best->n;
+/* What all tuples do alike in a gang: means of what is left when each tuple's own level is taken
+ * off, by turns, as not every tuple was seen in every gang. */
+struct gangs {
+    uint64_t gang[MAX_GANGS];
+    double x[MAX_GANGS];
+    size_t n;
+};
 
-    for (size_t t = 0; t < n; t++) {
-        in[t] = nt_mean(all[t].x, all[t].n) < least + NEAR;
-        for (size_t g = 0; g < gangs; g++) {
-            in[t] = in[t] && !isnan(at_gang(&all[t], best->gang[g]));
-        }
-        tuples += in[t];
-        for (size_t g = 0; in[t] && g < gangs; g++) {
-            double x = at_gang(&all[t], best->gang[g]);
-            mean[t] += x / (double)gangs;
-            gang_sum[g] += x;
-            total += x;
-        }
+static size_t gang_index(struct gangs *g, uint64_t gang)
+{
+    size_t i = 0;
+    while (i < g->n && g->gang[i] != gang) {
+        i++;
     }
-    if (tuples < 2 || gangs < 2) {
-        return (struct scatter){.sd = INFINITY, .df = 1};
+    if (i == g->n && g->n < MAX_GANGS) {
+        g->gang[g->n] = gang;
+        g->x[g->n++] = 0;
     }
-    for (size_t t = 0; t < n; t++) {
-        for (size_t g = 0; in[t] && g < gangs; g++) {
-            double r = at_gang(&all[t], best->gang[g]) - mean[t] - gang_sum[g] / (double)tuples +
-                       total / (double)(tuples * gangs);
-            sum += r * r;
-        }
-    }
-    return (struct scatter){.sd = sqrt(sum / (double)((tuples - 1) * (gangs - 1))),
-                            .df = (double)((tuples - 1) * (gangs - 1))};
+    return i < MAX_GANGS ? i : MAX_GANGS - 1;
 }
 
-/* log(a / b) by their common gangs. n: 0 when they have too few. */
-static struct nt_est compare(const struct level *a, const struct level *b, struct scatter s)
+static double level_off(const struct level *l, struct gangs *g)
+{
+    double sum = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        sum += l->x[i] - g->x[gang_index(g, l->gang[i])];
+    }
+    return sum / (double)l->n;
+}
+
+static void sweep(const struct level *all, size_t n, const bool *in, struct gangs *g)
+{
+    double sum[MAX_GANGS] = {0}, count[MAX_GANGS] = {0};
+
+    for (size_t t = 0; t < n; t++) {
+        double mine = in[t] ? level_off(&all[t], g) : 0;
+        for (size_t i = 0; in[t] && i < all[t].n; i++) {
+            size_t k = gang_index(g, all[t].gang[i]);
+            sum[k] += all[t].x[i] - mine;
+            count[k] += 1;
+        }
+    }
+    for (size_t k = 0; k < g->n; k++) {
+        g->x[k] = count[k] > 0 ? sum[k] / count[k] : 0;
+    }
+}
+
+/* all: levels of the tuples of one case. */
+static struct scatter scatter_of(const struct level *all, size_t n)
+{
+    static struct gangs g; /* large */
+    double least = INFINITY, sum = 0, df = 1;
+    bool in[MAX_TUPLES];
+
+    for (size_t t = 0; t < n; t++) {
+        least = fmin(least, nt_mean(all[t].x, all[t].n));
+    }
+    g.n = 0;
+    for (size_t t = 0; t < n; t++) {
+        in[t] = nt_mean(all[t].x, all[t].n) < least + NEAR;
+    }
+    for (int k = 0; k < 20; k++) {
+        sweep(all, n, in, &g);
+    }
+    for (size_t t = 0; t < n; t++) {
+        double mine = in[t] ? level_off(&all[t], &g) : 0;
+        for (size_t i = 0; in[t] && i < all[t].n; i++) {
+            double r = all[t].x[i] - mine - g.x[gang_index(&g, all[t].gang[i])];
+            sum += r * r;
+        }
+        df += in[t] ? (double)all[t].n - 1 : 0;
+    }
+    df -= (double)g.n;
+    return df > 0 ? (struct scatter){.sd = sqrt(sum / df), .df = df}
+                  : (struct scatter){.sd = INFINITY, .df = 1};
+}
+
+/* log(a / b) by their common gangs, the interval wrong on either side with the chance `alpha`. n: 0
+ * when they have too few gangs in common. */
+static struct nt_est compare(const struct level *a, const struct level *b, struct scatter s,
+                             double alpha)
 {
     struct nt_est e = {.n = 0};
 
@@ -251,7 +298,7 @@ static struct nt_est compare(const struct level *a, const struct level *b, struc
     }
     e.mean /= (double)e.n;
     e.se = s.sd * sqrt(2 / (double)e.n);
-    e.lo = e.mean - e.se * nt_student_quantile(0.975, s.df);
+    e.lo = e.mean - e.se * nt_student_quantile(1 - alpha, s.df);
     e.hi = 2 * e.mean - e.lo;
     return e;
 }
@@ -299,48 +346,94 @@ static bool field_of(const struct nt_recording *r, enum nt_half half, const stru
     return f->n > 0;
 }
 
+static const struct nt_executed *tuple_of(const struct nt_recording *r, const struct field *f,
+                                          size_t i)
+{
+    return &r->block[nt_recording_cell(r, (size_t)f->cell[i]).block[0]].reached;
+}
+
 static const struct nt_executed *best_of(const struct nt_recording *r, const struct field *f)
 {
-    return &r->block[nt_recording_cell(r, (size_t)f->cell[f->best]).block[0]].reached;
+    return tuple_of(r, f, f->best);
 }
 
 /* ------------------------------------------------------------------ judging */
+
+/* The tuple that the pick loses most to, by the lower end of the interval. alpha: of all tuples of
+ * the case together, as the best is not known beforehand and of many equal tuples some always seems
+ * better. */
+static struct nt_est worst_of(const struct field *f, size_t mine, double alpha, size_t *ret_other)
+{
+    struct scatter s = scatter_of(f->at, f->n);
+    struct nt_est worst = {.n = 0, .lo = -INFINITY};
+
+    *ret_other = mine;
+    for (size_t i = 0; i < f->n; i++) {
+        struct nt_est e = i != mine
+                              ? compare(&f->at[mine], &f->at[i], s, alpha / (double)(f->n - 1))
+                              : (struct nt_est){.n = 0};
+        if (e.n > 0 && e.lo > worst.lo) {
+            worst = e;
+            *ret_other = i;
+        }
+    }
+    return worst;
+}
+
+/* Index of a tuple in its field; n: not recorded there often enough. */
+static size_t find_tuple(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,
+                         const char *vars, const struct nt_executed *x, struct field *f)
+{
+    long cell = cell_of(r, cs, vars, x);
+    size_t i = 0;
+
+    (void)field_of(r, half, cs, vars, f);
+    while (i < f->n && f->cell[i] != cell) {
+        i++;
+    }
+    return i;
+}
+
+double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                 const char *vars, const struct nt_executed *x)
+{
+    static struct field f; /* large */
+    size_t mine = find_tuple(rec, half, cs, vars, x, &f), other;
+
+    return mine == f.n ? NAN : fmax(worst_of(&f, mine, ALPHA_CASE, &other).lo, 0);
+}
 
 static void judge_pick(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,
                        const char *vars, const struct nt_executed *pick, bool verbose,
                        struct truth_gaps *g)
 {
     static struct field f; /* large */
-    long cell = cell_of(r, cs, vars, pick);
-    size_t mine = 0;
+    size_t mine = find_tuple(r, half, cs, vars, pick, &f), other;
     struct nt_est e;
 
-    (void)field_of(r, half, cs, vars, &f);
-    while (mine < f.n && f.cell[mine] != cell) {
-        mine++;
-    }
     if (mine == f.n) {
         g->unknown++;
         return;
     }
     g->cases++;
-    e = compare(&f.at[mine], &f.at[f.best], scatter_of(f.at, f.n, &f.at[f.best]));
-    g->sum_width += e.n > 0 && isfinite(e.se) ? e.hi - e.mean : 0;
-    if (mine == f.best || e.n == 0) {
+    e = worst_of(&f, mine, ALPHA / (double)(g->family > 0 ? g->family : 1), &other);
+    g->worst = e.n > 0 ? fmax(g->worst, e.lo) : g->worst;
+    e = worst_of(&f, mine, ALPHA_CASE, &other);
+    if (e.n == 0) {
         return;
     }
-    g->sum_difference += e.mean;
+    g->sum_width += isfinite(e.se) ? e.hi - e.mean : 0;
+    g->sum_difference += fmax(e.mean, 0);
     g->worst_seen = fmax(g->worst_seen, e.mean);
     if (e.lo > 0) {
         g->gaps++;
-        g->worst = fmax(g->worst, e.lo);
         g->worst_difference = fmax(g->worst_difference, e.mean);
         if (verbose) {
             char text[80], x[48], y[48];
             (void)fprintf(stderr, "gap %s '%s': %s is %.2f %% [%.2f, %.2f] above %s\n",
                           nt_case_text(cs, text, sizeof(text)), vars,
                           nt_executed_text(pick, x, sizeof(x)), 100 * e.mean, 100 * e.lo,
-                          100 * e.hi, nt_executed_text(best_of(r, &f), y, sizeof(y)));
+                          100 * e.hi, nt_executed_text(tuple_of(r, &f, other), y, sizeof(y)));
         }
     }
 }
@@ -360,7 +453,12 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
                          struct truth_sum *sum)
 {
     const struct nt_found *f;
+    unsigned family = 0;
 
+    while (nt_plan_found(plan, family) != NULL) {
+        family++;
+    }
+    sum->own.family = sum->oracle.family = sum->other.family = family;
     for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
         const struct nt_executed *x = &f->arms[f->pick].executed;
         judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
@@ -429,7 +527,7 @@ int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret, str
     struct nt_spec spec;
     int rc = make_spec(c, 1, &spec, err);
 
-    *ret = (struct truth_gaps){0};
+    *ret = (struct truth_gaps){.family = (unsigned)(spec.nsettings * spec.nsizes) * NT_MODE_COUNT};
     for (size_t s = 0; rc == 0 && s < spec.nsettings; s++) {
         for (size_t i = 0; i < spec.nsizes; i++) {
             for (int m = 0; m < NT_MODE_COUNT; m++) {

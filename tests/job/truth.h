@@ -18,13 +18,16 @@ struct truth_config {
     bool verbose;
 };
 
-/* Picks judged by one recording. A gap is told when the 95 % interval of its difference to the best
- * lies above 0; what counts of it is what the interval leaves. */
+/* Picks judged by one recording. A gap is told when the pick is slower than some tuple by the
+ * interval that holds for all tuples of its case together at 99.5 %: else the best of many equal
+ * ones, chosen by the same gangs that judge, always seems faster. What counts of the worst is what
+ * the interval leaves that holds at 97.5 % for all cases of the recording together. */
 struct truth_gaps {
+    unsigned family;         /* cases of a job */
     unsigned cases;          /* judged */
     unsigned unknown;        /* not recorded there often enough */
     unsigned gaps;           /* told */
-    double worst;            /* log units, beyond the interval */
+    double worst;            /* log units, beyond the interval of the recording */
     double worst_difference; /* of told gaps, the whole of it */
     double worst_seen;       /* of all cases, told or not: most of it is noise of the judge */
     double sum_difference, sum_width; /* of all cases; width: half of the interval */
@@ -47,6 +50,11 @@ NT_MUST_CHECK int truth_job(const struct truth_config *c, uint64_t seed, struct 
  * know. */
 NT_MUST_CHECK int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret,
                                      struct nt_err *err);
+/* By how much a tuple of a case is slower than another of its process setting, as far as half the
+ * gangs can tell (see truth_gaps); log units, 0: not at all, NAN: not recorded there often enough.
+ */
+double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                 const char *vars, const struct nt_executed *x);
 /* Device time of the exhaustive grid: every distinct tuple × case × process setting, 4 gangs × 5
  * blocks of the job's block length, gang starts included. */
 NT_MUST_CHECK int truth_grid(const struct truth_config *c, uint64_t *ret_ns, unsigned *ret_tuples,
