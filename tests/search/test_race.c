@@ -35,21 +35,22 @@ struct standard {
     double missed, cost; /* at most, of 200 seeds */
 };
 
-/* What the benchmark shows over many seeds, with room for chance. The grid of 4 x 5 blocks misses
- * 2 % of spread and 3 to 6 % of the others on the same machines. */
+/* What the benchmark shows over many seeds, with room for chance, when a race goes on to its own
+ * end: a job stops asking for gangs before. The grid of 4 x 5 blocks misses 2 % of spread and 3 to
+ * 6 % of the others on the same machines. */
 static void test_finds_the_best_cheaply(void **state)
 {
     static const struct standard rows[] = {
-        {"spread", SPREAD, 0, 0, 0, 0.03, 0.10},
-        {"spread, gangs get slower", SPREAD, 0.10, 0, 0, 0.03, 0.10},
-        {"spread, gangs get faster", SPREAD, -0.10, 0, 0, 0.03, 0.10},
-        {"spread, a jump", SPREAD, 0, 0.08, 0, 0.03, 0.10},
-        {"spread, stray blocks", SPREAD, 0, 0, 0.01, 0.03, 0.10},
-        {"families", CLUSTERED, 0, 0, 0.01, 0.06, 0.17},
-        {"two peaks", TWO_PEAKS, 0, 0, 0.01, 0.07, 0.11},
-        {"default best", DEFAULT_BEST, 0, 0, 0.01, 0.02, 0.09},
-        {"late winner", LATE_WINNER, 0.05, 0, 0.01, 0.01, 0.08},
-        {"all equal", ALL_EQUAL, 0.05, 0, 0.01, 0.0, 0.50},
+        {"spread", SPREAD, 0, 0, 0, 0.02, 0.16},
+        {"spread, gangs get slower", SPREAD, 0.10, 0, 0, 0.02, 0.17},
+        {"spread, gangs get faster", SPREAD, -0.10, 0, 0, 0.02, 0.17},
+        {"spread, a jump", SPREAD, 0, 0.08, 0, 0.02, 0.17},
+        {"spread, stray blocks", SPREAD, 0, 0, 0.01, 0.03, 0.16},
+        {"families", CLUSTERED, 0, 0, 0.01, 0.03, 0.36},
+        {"two peaks", TWO_PEAKS, 0, 0, 0.01, 0.03, 0.16},
+        {"default best", DEFAULT_BEST, 0, 0, 0.01, 0.02, 0.13},
+        {"late winner", LATE_WINNER, 0.05, 0, 0.01, 0.01, 0.09},
+        {"all equal", ALL_EQUAL, 0.05, 0, 0.01, 0.0, 1.10},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -73,14 +74,14 @@ static void test_finds_the_best_cheaply(void **state)
     }
 }
 
-/* Nearly always in a calm world. In a noisy one another may look better by more than the margin;
- * confirm is for that, as picking the default here would lose real gains as often. */
+/* Mostly in a calm world. In a noisy one another may look better by more than that; a row must gain
+ * more to be composed, as picking the default here would lose real gains as often. */
 static void test_ties_go_to_the_default(void **state)
 {
     static const struct {
         double block_sd, interaction_sd; /* 0: as drawn, up to 6 and 2 % */
         int least;
-    } rows[] = {{0.0, 0.0, 130}, {0.02, 0.005, 175}};
+    } rows[] = {{0.0, 0.0, 70}, {0.02, 0.005, 90}};
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         int of_default = 0;
@@ -110,6 +111,103 @@ static void test_ties_go_to_fewer_channels(void **state)
         /* tie ranks are the numbers: the first is taken although the estimates differ a little */
         assert_int_equal(landscape_run(&world, r).pick, 1);
         nt_race_free(r);
+    }
+}
+
+/* Passed over: no looks, and neither leader nor in contention; pinned, it is measured all the same.
+ */
+static void test_passed_over(void **state)
+{
+    (void)state;
+    for (int pinned = 0; pinned < 2; pinned++) {
+        struct nt_race *r = start(SPREAD, 8, 11);
+        struct nt_standing s[8];
+        nt_race_pass(r, 0); /* never the default */
+        for (uint32_t i = 3; i < 8; i++) {
+            nt_race_pass(r, i);
+        }
+        if (pinned) {
+            nt_race_pin(r, 5);
+        }
+        assert_true(landscape_run(&world, r).pick < 3);
+        nt_race_standings(r, s);
+        for (uint32_t i = 0; i < 8; i++) {
+            bool seen = s[i].arm < 3 || (pinned && s[i].arm == 5);
+            assert_int_equal(s[i].blocks > 0, seen);
+            assert_true(seen || s[i].state == NT_ARM_DROPPED);
+        }
+        nt_race_free(r);
+    }
+}
+
+/* The bound holds, and unknown arms are behind by nothing. */
+static void test_behind(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct nt_race *r = start(TWO_PEAKS, 12, seed);
+        uint32_t leader;
+        assert_true(isinf(nt_race_behind(r, 3)) && nt_race_behind(r, 3) < 0);
+        leader = landscape_run(&world, r).leader;
+        for (uint32_t i = 0; i < 12; i++) {
+            assert_true(nt_race_behind(r, i) <= world.effect[i] - world.effect[leader] + 0.02);
+        }
+        assert_true(nt_race_behind(r, leader) <= 0);
+        nt_race_free(r);
+    }
+}
+
+/* What a pick is expected to lose: as much as it does, on average. */
+static void test_risk(void **state)
+{
+    double said = 0, lost = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 400; seed++) {
+        struct nt_race *r = start(CLUSTERED, 12, seed);
+        struct nt_race_verdict v = nt_race_verdict(r);
+        struct nt_ask ask;
+        assert_true(isinf(v.risk)); /* nothing is known yet */
+        while (nt_race_next(r, 0, &ask)) {
+            measure(r, 0, &ask);
+        }
+        v = nt_race_verdict(r);
+        said += v.risk / 400;
+        lost += landscape_gap(&world, v.pick) / 400;
+        nt_race_free(r);
+    }
+    if (lost > said || lost < 0.1 * said) {
+        fail_msg("said %.2f %%, lost %.2f %%", 100 * said, 100 * lost);
+    }
+}
+
+/* Calm neighbours make a race believe in a calm machine, noisy ones in a noisy one. */
+static void test_share(void **state)
+{
+    static const double sds[] = {0.002, 0.06};
+    (void)state;
+    for (int k = 0; k < 2; k++) {
+        struct nt_race *races[6];
+        double block, before, after;
+        for (uint32_t i = 0; i < 6; i++) {
+            struct nt_ask ask;
+            races[i] = start(ALL_EQUAL, 6, 20 + i);
+            world.interaction_sd = sds[k];
+            world.block_sd = 0.01;
+            for (uint32_t gang = 0; gang < (i == 0 ? 1 : 3); gang++) {
+                while (nt_race_next(races[i], gang, &ask)) {
+                    measure(races[i], gang, &ask);
+                }
+            }
+        }
+        nt_race_noise(races[0], &block, &before); /* saw one gang: knows nothing itself */
+        nt_race_share(races, 6);
+        nt_race_noise(races[0], &block, &after);
+        if (k == 0 ? !(after < 0.9 * before) : !(after > 1.3 * before)) {
+            fail_msg("sd %.3f: %.4f became %.4f", sds[k], before, after);
+        }
+        for (uint32_t i = 0; i < 6; i++) {
+            nt_race_free(races[i]);
+        }
     }
 }
 
@@ -388,6 +486,10 @@ int main(void)
         cmocka_unit_test(test_finds_the_best_cheaply),
         cmocka_unit_test(test_ties_go_to_the_default),
         cmocka_unit_test(test_ties_go_to_fewer_channels),
+        cmocka_unit_test(test_passed_over),
+        cmocka_unit_test(test_behind),
+        cmocka_unit_test(test_risk),
+        cmocka_unit_test(test_share),
         cmocka_unit_test(test_nothing_but_the_default),
         cmocka_unit_test(test_no_baseline),
         cmocka_unit_test(test_all_but_the_default_fail),

@@ -32,6 +32,7 @@ int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd, do
     *f = (struct fit){.n_arms = n_arms,
                       .block_var0 = block_sd * block_sd,
                       .inter_var0 = interaction_sd * interaction_sd,
+                      .inter_df0 = inter_prior_df,
                       .gang_var = gang_sd * gang_sd,
                       .touched = FIT_NONE};
     f->block_var = f->block_var0;
@@ -407,6 +408,20 @@ static void set_shifts(struct fit *f)
     }
 }
 
+static void believe(struct fit *f)
+{
+    f->inter_var =
+        (f->inter_df0 * f->inter_var0 + fmax(0.0, f->inter_excess)) / (f->inter_df0 + f->inter_df);
+}
+
+void fit_believe(struct fit *f, double interaction_sd, double df)
+{
+    f->inter_var0 = interaction_sd * interaction_sd;
+    f->inter_df0 = df;
+    believe(f);
+    f->moved = true; /* all weights change */
+}
+
 /* Variance of what arms do in a gang beyond their effect, from those seen in several. */
 static void set_inter_var(struct fit *f)
 {
@@ -428,12 +443,9 @@ static void set_inter_var(struct fit *f)
         }
     }
     df = cells - arms - (double)(f->n_gangs > 0 ? f->n_gangs - 1 : 0);
-    if (df <= 0.0) {
-        f->inter_var = f->inter_var0;
-        return;
-    }
-    f->inter_var = (inter_prior_df * f->inter_var0 + fmax(0.0, ss - noise * df / cells)) /
-                   (inter_prior_df + df);
+    f->inter_df = fmax(df, 0.0);
+    f->inter_excess = df > 0.0 ? ss - noise * df / cells : 0.0;
+    believe(f);
 }
 
 static void set_effects(struct fit *f)

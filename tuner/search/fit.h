@@ -60,6 +60,8 @@ struct fit {
     double *scratch; /* room for all blocks */
     size_t n_obs, cap, n_scratch;
     double block_var0, inter_var0, gang_var; /* beliefs from before */
+    double inter_df0;                        /* what that of the interaction weighs */
+    double inter_excess, inter_df;           /* seen: squares less their noise, of so many */
     double block_var, inter_var;             /* … and now */
     bool moved;                              /* a level changed: all cells are to be redone */
     uint32_t touched;                        /* else only this arm's, or FIT_NONE */
@@ -72,6 +74,8 @@ void fit_done(struct fit *f);
 NT_MUST_CHECK int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
                           struct nt_err *err);
 void fit_fail(struct fit *f, uint32_t arm);
+/* Another belief about the interaction, as if from df observations. */
+void fit_believe(struct fit *f, double interaction_sd, double df);
 /* Brings everything up to date; cheap when nothing changed. */
 void fit_update(struct fit *f);
 static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm, uint32_t gang)

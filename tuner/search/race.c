@@ -12,8 +12,9 @@ _Static_assert((int)NT_RACE_MAX_GANGS == (int)FIT_GANGS, "one limit");
 const struct nt_race_config nt_race_defaults = {
     .margin = 0.02,
     .z_drop = 3.0,
-    .tie = 0.005,
-    .slack = 0.01,
+    .tie = 0.002,
+    .home = 0.003,
+    .slack = 0.005,
     .z_stop = 2.0,
     .block_sd = 0.03,
     .gang_sd = 0.03,
@@ -21,17 +22,20 @@ const struct nt_race_config nt_race_defaults = {
     .look_samples = 7,
     .looks = 2,
     .default_every = 8,
-    .min_gangs = 3,
+    .min_gangs = 2,
     .max_gangs = 6,
-    .max_blocks = 8,
-    .contenders = 12,
+    .max_blocks = 20,
+    .contenders = 8,
     .seed = 1,
 };
+
+enum { FEW = 3 };                  /* are measured best … */
+static const double OTHERS = 0.25; /* … the other contenders by so much of that */
 
 struct runner {
     double prior, boost;
     uint32_t tie_rank;
-    bool pinned, alive;
+    bool pinned, passed, alive, ahead; /* ahead: among the best few */
     int why;
 };
 
@@ -71,10 +75,10 @@ static int check_config(const struct nt_race_config *c, uint32_t n, struct nt_er
     return 0;
 }
 
-/* Not measured by the preflight: about half of what gangs differ by, within what was ever seen. */
+/* Not measured by the preflight: about half of what gangs differ by, within what was seen. */
 static double interaction_sd(const struct nt_race_config *c)
 {
-    return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.02);
+    return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.05);
 }
 
 int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
@@ -140,6 +144,13 @@ void nt_race_pin(struct nt_race *r, uint32_t arm)
     r->stale = true;
 }
 
+void nt_race_pass(struct nt_race *r, uint32_t arm)
+{
+    nt_assert(arm < r->n);
+    r->runners[arm].passed = arm != 0;
+    r->stale = true;
+}
+
 /* ---- verdict ---- */
 
 static bool failed(const struct nt_race *r, uint32_t arm)
@@ -147,9 +158,17 @@ static bool failed(const struct nt_race *r, uint32_t arm)
     return r->fit.arms[arm].failed;
 }
 
+static bool passed_over(const struct nt_race *r, uint32_t arm)
+{
+    return r->runners[arm].passed && !r->runners[arm].pinned;
+}
+
 static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
 {
     uint32_t blocks = r->fit.arms[arm].blocks;
+    if (passed_over(r, arm)) {
+        return 0;
+    }
     return blocks < r->config.looks ? r->config.looks - blocks : 0;
 }
 
@@ -159,6 +178,13 @@ static bool all_looked_at(const struct nt_race *r)
         if (!failed(r, i) && looks_left(r, i) > 0) {
             return false;
         }
+    }
+    return true;
+}
+
+static bool pinned_are_known(const struct nt_race *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
         if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
             return false;
         }
@@ -202,7 +228,7 @@ static uint32_t find_alive(struct nt_race *r, uint32_t leader)
     uint32_t alive = 0;
     for (uint32_t i = 0; i < r->n; i++) {
         double se, d;
-        bool in = !failed(r, i);
+        bool in = !failed(r, i) && !passed_over(r, i);
         if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
             d = fit_difference(&r->fit, i, leader, &se);
             in = !(d - r->config.z_drop * se > margin); /* an unknown one stays */
@@ -225,14 +251,15 @@ static int by_place(const void *a, const void *b)
     return x->arm < y->arm ? -1 : 1;
 }
 
-/* Of many that cannot be told apart, any of the better half is as good: fewer go on with each gang.
- * The default goes on while it is alive. Returns how many do. */
+/* Of many that cannot be told apart, any of the better half is as good: fewer go on with each gang,
+ * and the best few are measured best. The default goes on while it is alive. Returns how many do.
+ */
 static uint32_t cap_alive(struct nt_race *r, uint32_t alive)
 {
-    uint32_t gangs = gangs_used(r), n = 0;
-    uint32_t cap = r->config.contenders / (gangs > 1 ? gangs : 1);
-    cap = cap > 3 ? cap : 3;
-    if (alive <= cap || !all_looked_at(r)) {
+    uint32_t gangs = gangs_used(r), n = 0, cap = r->config.contenders / (gangs > 1 ? gangs : 1);
+
+    cap = cap > FEW ? cap : FEW;
+    if (!all_looked_at(r)) {
         return alive;
     }
     for (uint32_t i = 1; i < r->n; i++) {
@@ -242,18 +269,19 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive)
     }
     qsort(r->places, n, sizeof(*r->places), by_place);
     cap -= r->runners[0].alive;
-    for (uint32_t k = cap; k < n; k++) {
-        r->runners[r->places[k].arm].alive = false;
+    for (uint32_t k = 0; k < n; k++) {
+        r->runners[r->places[k].arm].ahead = k < FEW;
+        r->runners[r->places[k].arm].alive = k < cap;
     }
     return r->runners[0].alive + (n < cap ? n : cap);
 }
 
-/* Is the arm as good as the leader? The default is while what it seems to lose is below the margin
- * and may be chance: it needs no proof. */
+/* Is the arm as good as the leader? The default is while it seems to lose very little, which may be
+ * chance: it needs no proof. What a row must gain to be worth having is compose's to say. */
 static bool is_tied(const struct nt_race *r, uint32_t arm, uint32_t leader)
 {
     double se, d = fit_difference(&r->fit, arm, leader, &se);
-    if (arm == 0 && d <= log1p(r->config.margin) && d <= r->config.z_stop * se) {
+    if (arm == 0 && d <= log1p(r->config.home) && d <= r->config.z_stop * se) {
         return true;
     }
     return d <= log1p(r->config.tie);
@@ -280,25 +308,37 @@ static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
     return pick;
 }
 
-/* What the pick may lose to the best of those alive, at z_stop. */
-static double find_loss(const struct nt_race *r, uint32_t pick)
+/* Mean of max(0, x) for x normal: what is lost on average by believing that x is below 0. */
+static double expected_loss(double mean, double sd)
 {
-    double loss = 0.0;
-    for (uint32_t i = 0; i < r->n; i++) {
+    double u = mean / sd;
+    if (!(sd > 0.0)) {
+        return fmax(mean, 0.0);
+    }
+    return sd * exp(-0.5 * u * u) * 0.3989422804014327 + mean * 0.5 * erfc(-u * 0.7071067811865476);
+}
+
+/* What the pick may lose to the best of those alive, at z_stop and on average; not known before all
+ * have been looked at. */
+static void find_loss(const struct nt_race *r, struct nt_race_verdict *v)
+{
+    bool known = v->pick != NT_NO_ARM && all_looked_at(r);
+    v->loss = v->risk = known ? 0.0 : INFINITY;
+    for (uint32_t i = 0; i < r->n && known; i++) {
         double se, d;
-        if (r->runners[i].alive && i != pick) {
-            d = fit_difference(&r->fit, pick, i, &se);
-            loss = isnan(d) ? INFINITY : fmax(loss, d + r->config.z_stop * se);
+        if (r->runners[i].alive && i != v->pick) {
+            d = fit_difference(&r->fit, v->pick, i, &se);
+            v->loss = isnan(d) ? INFINITY : fmax(v->loss, d + r->config.z_stop * se);
+            v->risk = isnan(d) ? INFINITY : fmax(v->risk, expected_loss(d, se));
         }
     }
-    return loss;
 }
 
 static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_verdict *v)
 {
     uint32_t contenders = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        contenders += !failed(r, i);
+        contenders += !failed(r, i) && !passed_over(r, i);
     }
     if (failed(r, 0)) {
         return NT_RACE_NO_BASELINE;
@@ -306,7 +346,7 @@ static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_v
     if (contenders == 1) {
         return NT_RACE_SEPARATED; /* there is nothing but the default */
     }
-    if (!all_looked_at(r)) {
+    if (!all_looked_at(r) || !pinned_are_known(r)) {
         return NT_RACE_RUNNING;
     }
     if (v->alive == 1) {
@@ -330,7 +370,7 @@ static void update(struct nt_race *r)
     v.alive = cap_alive(r, find_alive(r, v.leader));
     v.gangs = gangs_used(r);
     v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
-    v.loss = v.pick == NT_NO_ARM ? INFINITY : find_loss(r, v.pick);
+    find_loss(r, &v);
     v.end = find_end(r, &v);
     for (uint32_t i = 0; i < r->n; i++) { /* what is pinned is measured on, but decides nothing */
         r->runners[i].alive = r->runners[i].alive || (r->runners[i].pinned && !failed(r, i));
@@ -340,11 +380,13 @@ static void update(struct nt_race *r)
 
 /* ---- what to measure next ---- */
 
-/* Blocks of an arm in a gang are worth repeating until their noise is as small as the interaction,
- * which only other gangs can average. */
+/* Blocks of an arm in a gang are worth repeating until their noise is small beside the interaction,
+ * which only other gangs can average: a gang's start costs more than many blocks. */
 static double target_weight(const struct nt_race *r, uint32_t arm)
 {
-    double n = r->fit.arms[arm].var / r->fit.inter_var;
+    static const double small = 6.0; /* the interaction's variance by that of the blocks' mean */
+    double n = small * r->fit.arms[arm].var / r->fit.inter_var;
+    n *= arm == 0 || r->runners[arm].ahead ? 1.0 : OTHERS;
     return fmin(fmax(n, 1.0), (double)r->config.max_blocks) - 0.5; /* to the nearest block */
 }
 
@@ -405,7 +447,7 @@ static bool next_in_queue(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
         while (l->at < l->n) {
             uint32_t arm = l->queue[l->at++], samples = wanted(r, gang, arm);
             if (samples > 0) {
-                *ret = (struct nt_ask){arm, samples};
+                *ret = (struct nt_ask){arm, samples, arm != 0 && looks_left(r, arm) > 0};
                 return true;
             }
         }
@@ -437,7 +479,7 @@ bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
         (fit_cell(&r->fit, 0, gang)->weight <= 0.0 ||
          l->since_default + 1 >= r->config.default_every)) {
         l->at--; /* comes after it */
-        l->ask = (struct nt_ask){0, r->config.block_samples};
+        l->ask = (struct nt_ask){0, r->config.block_samples, l->ask.look};
     }
     *ret = l->ask;
     return l->asked;
@@ -486,6 +528,17 @@ struct nt_race_verdict nt_race_verdict(struct nt_race *r)
     return r->verdict;
 }
 
+double nt_race_behind(struct nt_race *r, uint32_t arm)
+{
+    double se, d;
+    update(r);
+    if (r->verdict.leader == NT_NO_ARM) {
+        return -INFINITY;
+    }
+    d = fit_difference(&r->fit, arm, r->verdict.leader, &se);
+    return isnan(d) ? -INFINITY : d - r->config.z_drop * se;
+}
+
 static int by_standing(const void *a, const void *b)
 {
     const struct nt_standing *x = a, *y = b;
@@ -524,4 +577,24 @@ void nt_race_noise(struct nt_race *r, double *ret_block_sd, double *ret_interact
     update(r);
     *ret_block_sd = sqrt(r->fit.block_var);
     *ret_interaction_sd = sqrt(r->fit.inter_var);
+}
+
+void nt_race_share(struct nt_race *const *races, uint32_t n)
+{
+    static const double own_df = 8.0, near = 0.7, least = 0.002; /* of the belief; log units */
+    for (uint32_t i = 0; i < n; i++) {
+        update(races[i]); /* before any belief changes */
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double prior = interaction_sd(&races[i]->config);
+        double squares = own_df * prior * prior, df = own_df;
+        for (uint32_t k = 0; k < n; k++) {
+            const struct fit *f = &races[k]->fit;
+            double w = pow(near, fabs((double)i - (double)k));
+            squares += w * f->inter_excess;
+            df += w * f->inter_df;
+        }
+        fit_believe(&races[i]->fit, sqrt(fmax(squares / df, least * least)), own_df);
+        races[i]->stale = true;
+    }
 }

@@ -10,7 +10,9 @@
  *            between gangs is the interaction, so an arm still in contention needs several gangs
  *            while a clear loser is dropped after short looks in the first. Variances start from
  *            the preflight's and learn. Stray blocks are set aside.
- * Verdicts   follow from this race's own blocks only; priors and boosts set the order.
+ * Verdicts   follow from this race's own blocks; priors and boosts set the order. Only how much
+ *            gangs differ is shared between races, and what is far behind in another mode of the
+ *            same case may be passed over.
  * Ownership  nt_race_new() gives *ret to the caller, who passes it to nt_race_free().
  * Errors     0 or -enum nt_code. An arm or gang out of range is a bug of the caller (nt_assert).
  * Pure       the same config, seed and calls give the same answers. O(arms) a decision.
@@ -26,7 +28,8 @@ enum { NT_RACE_MAX_GANGS = 16 }; /* numbers 0..15 within a race, gangs that died
 struct nt_race_config {
     double margin;          /* an arm this much slower than the leader, by z_drop, is dropped */
     double z_drop;          /* normal quantile of that one-sided bound; 2.33 is 99 % */
-    double tie;             /* arms estimated this near to the leader are as good */
+    double tie;             /* arms estimated this near to the leader are as good … */
+    double home;            /* … and the default this near, when that may be chance */
     double slack;           /* enough is known when the pick cannot lose more than this … */
     double z_stop;          /* … by this one-sided bound */
     double block_sd;        /* log units, of a full block within a gang (preflight) */
@@ -40,7 +43,8 @@ struct nt_race_config {
     uint32_t max_gangs;     /* at most NT_RACE_MAX_GANGS */
     uint32_t max_blocks;    /* full blocks per arm and gang */
     uint32_t contenders;    /* arms that go on from the looks; half as many into the second gang, a
-                               third into the third, … at least 3 */
+                               third into the third, … at least 3. In a gang the best 3 get all
+                               blocks that they are worth, the others a fourth of them. */
     uint64_t seed;
 };
 extern const struct nt_race_config nt_race_defaults; /* seed and sds are the caller's to set */
@@ -62,10 +66,14 @@ void nt_race_boost(struct nt_race *r, uint32_t arm, double by);
 /* The arm is not dropped and is seen in min_gangs gangs whatever its ratio: the other mode's
  * choice, of which compose must know how it does here. */
 void nt_race_pin(struct nt_race *r, uint32_t arm);
+/* The arm gets no looks: it is far behind in the other mode. A pinned one is measured all the same;
+ * the default is never passed over. */
+void nt_race_pass(struct nt_race *r, uint32_t arm);
 
 struct nt_ask {
     uint32_t arm;
     uint32_t samples; /* iterations wanted: a look or a full block */
+    bool look;        /* one of the first, that all arms get */
 };
 /* The next block for this gang, or false: nothing more is wanted of it. An ask that is not answered
  * by tell or fail (its gang died) is asked again. */
@@ -95,8 +103,12 @@ struct nt_race_verdict {
     uint32_t alive;  /* arms, default included, still in contention */
     uint32_t gangs;  /* seen */
     double loss;     /* log units: upper bound (z_stop) of what the pick may lose to the best */
+    double risk;     /* log units: what it is expected to lose to its likeliest rival */
 };
 struct nt_race_verdict nt_race_verdict(struct nt_race *r);
+/* By how much the arm is slower than the leader at least, by z_drop; log units, -INFINITY: unknown.
+ */
+double nt_race_behind(struct nt_race *r, uint32_t arm);
 
 /* A dropped arm comes back when the leader that it lost to fails or turns out slower. */
 enum nt_arm_state { NT_ARM_ALIVE, NT_ARM_DROPPED, NT_ARM_FAILED };
@@ -112,3 +124,7 @@ void nt_race_standings(struct nt_race *r, struct nt_standing *out);
 
 /* What the variances are believed to be now, in log units. */
 void nt_race_noise(struct nt_race *r, double *ret_block_sd, double *ret_interaction_sd);
+
+/* Races of neighbouring sizes have their interaction in common: before a gang begins, each believes
+ * what it and its neighbours saw. races: by size. */
+void nt_race_share(struct nt_race *const *races, uint32_t n);
