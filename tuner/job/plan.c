@@ -288,20 +288,29 @@ void plan_not_checked(struct nt_plan *p, const char *fmt, ...)
     }
 }
 
-/* Log default time under a setting; for "as is" the preflight's blocks count too. */
+/* Log default time under a setting, the mean of its gangs; for "as is" those of the preflight count
+ * too. */
 double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t point,
                         enum nt_mode mode)
 {
     const struct cell *c =
         p->settings[setting].cells != NULL ? &p->settings[setting].cells[point] : NULL;
-    double sum = c != NULL ? c->def_sum[mode] : 0;
-    uint32_t n = c != NULL ? c->def_n[mode] : 0;
+    double sum = 0;
+    uint32_t n = 0;
 
-    if (setting == 0) {
-        for (uint32_t i = 0; i < p->points[point].pre[mode].n; i++) {
-            sum += p->points[point].pre[mode].value[i];
-            n++;
+    if (c != NULL && c->def_blocks[mode] > 0) {
+        sum = c->def_sum[mode] + c->def_last[mode] / c->def_blocks[mode];
+        n = c->def_gangs[mode] + 1;
+    }
+    for (uint32_t i = 0, k; setting == 0 && i < p->points[point].pre[mode].n; i = k) {
+        double gang = 0;
+        for (k = i; k < p->points[point].pre[mode].n &&
+                    p->points[point].pre[mode].gang[k] == p->points[point].pre[mode].gang[i];
+             k++) {
+            gang += p->points[point].pre[mode].value[k];
         }
+        sum += gang / (k - i);
+        n++;
     }
     return n > 0 ? sum / n : NAN;
 }

@@ -29,10 +29,13 @@ struct cell {
     struct request calls[MAX_CALLS];
     uint32_t ncalls;
     bool explored, hopeless;
+    bool outgrown[NT_ALGO_COUNT][NT_PROTO_COUNT]; /* far behind at a smaller size already */
+    bool passed;          /* what is far behind in the first mode is not raced in the others */
     uint32_t combo, step; /* where the exploration stands: algo × proto, rung of the ladder */
     struct nt_race *race[NT_MODE_COUNT];
-    double def_sum[NT_MODE_COUNT]; /* of log default block medians */
-    uint32_t def_n[NT_MODE_COUNT];
+    /* log default block medians: means of the gangs so far, and blocks of the last one */
+    double def_sum[NT_MODE_COUNT], def_last[NT_MODE_COUNT];
+    uint32_t def_gangs[NT_MODE_COUNT], def_blocks[NT_MODE_COUNT], def_gang[NT_MODE_COUNT];
 };
 struct setting {
     char vars[NT_SETTING_LEN];
@@ -214,6 +217,7 @@ struct nt_plan {
     double warm[4];
 
     /* race and refine */
+    uint64_t gang_ns; /* measured in the search gang alive, first looks left out */
     uint32_t cursor, race_gang, hangs[NT_ALGO_COUNT][NT_PROTO_COUNT];
     bool scored_half;
     struct nt_refine *refine;
@@ -283,6 +287,15 @@ void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_
 void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void backend_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+
+/* plan_explore.c */
+/* The mode of the looks; the others follow it. */
+static inline enum nt_mode explore_mode(const struct nt_plan *p)
+{
+    return p->modes[0];
+}
+/* Queues the next look of a ladder size in the live gang; false: its tuples are all known. */
+bool explore_push(struct nt_plan *p, uint32_t setting, uint32_t point);
 
 /* plan_search.c */
 uint32_t search_resolve(const struct cell *c,

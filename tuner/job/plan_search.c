@@ -7,20 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Channels asked for; 0 is NCCL's own count. A rung above what is executed ends the ladder. */
-static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
-enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
 enum {
-    MAX_HANGS = 2, /* of one algorithm and protocol in a job, before it is left alone everywhere */
     MAX_SETTING_LOSSES = 2, /* gangs of one process setting */
     REFINE_GANGS = 3,       /* of one process setting that may pay and is not yet told from noise */
+    GRID_BLOCKS = 5,        /* of each tuple in a gang of the exhaustive grid */
 };
+/* What is this much slower in the first mode, for sure, is not raced in the others. */
+static const double FAR_BEHIND = 1.4;
 
 static const struct {
-    uint32_t min_gangs, max_gangs, settings;
+    uint32_t max_gangs, settings;
     double refine_share; /* of the confirm's time that may go into process settings */
-} efforts[NT_EFFORT_COUNT] = {
-    [NT_QUICK] = {2, 2, 4, 0.2}, [NT_STANDARD] = {4, 8, 12, 0.4}, [NT_THOROUGH] = {6, 12, 32, 2.0}};
+    double worth;        /* of what a fresh gang must promise */
+} efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.2, 2.0},
+                              [NT_STANDARD] = {8, 12, 0.4, 1.0},
+                              [NT_THOROUGH] = {12, 32, 2.0, 0.3}};
 
 uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
 {
@@ -79,103 +80,7 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
     return NAN;
 }
 
-/* ------------------------------------------------------------------ exploration: which tuples are
- * there */
-
-static bool combo_is_worth(struct nt_plan *p, uint32_t setting, uint32_t point, int algo, int proto)
-{
-    const struct cell *asis = p->settings[0].cells != NULL ? &p->settings[0].cells[point] : NULL;
-    double best = INFINITY, leader = 0;
-
-    if (p->hangs[algo][proto] >= MAX_HANGS) {
-        return false;
-    }
-    if (setting == 0 || asis == NULL || !asis->explored) {
-        return true;
-    }
-    for (uint32_t k = 0; k < p->nmodes;
-         k++) { /* what was far behind as is does not come back by more channels */
-        double se;
-        best = INFINITY;
-        leader = 0;
-        for (uint32_t i = 0; i < asis->narms; i++) {
-            double e = search_effect(p, 0, point, p->modes[k], i, &se);
-            leader = e < leader ? e : leader;
-            if (asis->arms[i].executed.algo == algo && asis->arms[i].executed.proto == proto &&
-                e < best) {
-                best = e;
-            }
-        }
-        if (best < leader + log(1.25)) {
-            return true;
-        }
-    }
-    return isinf(best);
-}
-
-static bool channels_known(const struct cell *c, int algo, int proto, uint16_t channels)
-{
-    for (uint32_t i = 0; i < c->narms; i++) {
-        const struct nt_executed *x = &c->arms[i].executed;
-        if (x->algo == algo && x->proto == proto && x->channels == channels) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The next call to look at, or false. combo 0 is the default, k + 1 the k-th of algorithm ×
- * protocol. */
-static bool next_call(struct nt_plan *p, uint32_t setting, uint32_t point, struct nt_call *ret)
-{
-    struct cell *c = &p->settings[setting].cells[point];
-
-    if (c->combo == 0) {
-        *ret = NT_CALL_DEFAULT;
-        return true;
-    }
-    for (; c->combo <= COMBOS; c->combo++, c->step = 0) {
-        int algo = (int)(c->combo - 1) / NT_PROTO_COUNT,
-            proto = (int)(c->combo - 1) % NT_PROTO_COUNT;
-        if (!p->points[point].asked || p->points[point].cost[algo][proto] < 0 ||
-            c->narms + 1 >= MAX_ARMS || c->ncalls + 1 >= MAX_CALLS ||
-            (c->step == 0 && !combo_is_worth(p, setting, point, algo, proto))) {
-            continue;
-        }
-        for (; c->step < RUNGS; c->step++) {
-            if (ladder[c->step] == 0 || !channels_known(c, algo, proto, ladder[c->step])) {
-                *ret = (struct nt_call){
-                    .algo = (int8_t)algo, .proto = (int8_t)proto, .channels = ladder[c->step]};
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-static enum nt_mode explore_mode(const struct nt_plan *p)
-{
-    return p->modes[0];
-}
-
-static void push_look(struct nt_plan *p, uint32_t setting, uint32_t point,
-                      const struct nt_call *call)
-{
-    struct nt_case cs = plan_case(p, point, explore_mode(p));
-    double est = plan_default_ns(p, point, explore_mode(p));
-    unsigned full = plan_samples(explore_mode(p), est);
-    struct todo *t = plan_measure(p, 0, FOR_EXPLORE, &cs, *call, est,
-                                  est > 3e6  ? 1
-                                  : full < 3 ? full
-                                             : 3);
-
-    t->setting = setting;
-    t->point = point;
-    t->mode = explore_mode(p);
-    t->step.m.warmup = 0; /* the read-back and the gate warm it up */
-    t->step.m.flags = NT_M_READBACK;
-    t->step.m.verify = NT_VERIFY_BEFORE;
-}
+/* ------------------------------------------------------------------ racing */
 
 /* Memory is all that can fail here. */
 static void tell_race(struct nt_plan *p, struct nt_race *r, uint32_t gang, uint32_t arm,
@@ -197,14 +102,12 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
     }
     for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];
-        const struct nt_noise *noise = &p->points[point].pre[m].noise;
         struct nt_race_config cfg = nt_race_defaults;
         double est = plan_default_ns(p, point, m);
-        cfg.block_sd = fmax(noise->block_sd, 0.005);
-        cfg.gang_sd = fmax(noise->gang_sd, 0.005);
+        cfg.block_sd = fmax(p->points[point].pre[m].noise.block_sd, 0.005);
+        cfg.gang_sd = fmax(p->points[point].pre[m].gang_sd, 0.005);
         cfg.block_samples = plan_samples(m, est);
         cfg.look_samples = cfg.block_samples < 3 ? cfg.block_samples : 3;
-        cfg.min_gangs = efforts[p->spec.effort].min_gangs;
         cfg.max_gangs = efforts[p->spec.effort].max_gangs;
         cfg.seed = nt_mix(nt_mix(p->spec.seed, setting), nt_mix(point, m));
         if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
@@ -222,60 +125,6 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
     return true;
 }
 
-static uint32_t find_executed(const struct cell *c, const struct nt_executed *x)
-{
-    for (uint32_t i = 0; i < c->narms; i++) {
-        if (c->arms[i].status == NT_ST_OK && nt_executed_equal(&c->arms[i].executed, x)) {
-            return i;
-        }
-    }
-    return NONE;
-}
-
-void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
-{
-    struct cell *c = &p->settings[t->setting].cells[t->point];
-    const struct nt_result *r = o->result;
-    const struct nt_call *call = &t->step.m.call;
-    bool ok = r->status == NT_ST_OK;
-    uint32_t at = ok && call->algo >= 0 ? find_executed(c, &r->executed) : NONE;
-
-    if (call->algo < 0 && !ok) {
-        if (!o->lost) {
-            c->hopeless = true; /* the default itself cannot be measured under this setting */
-        }
-        return;
-    }
-    if (ok && call->algo < 0 && c->narms > 0) {
-        return; /* asked again after a lost gang */
-    }
-    if (r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED) {
-        p->hangs[call->algo][call->proto]++;
-    }
-    if (at == NONE && r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_NOT_RECORDED) {
-        at = c->narms++;
-        c->arms[at] = (struct arm){.call = *call,
-                                   .executed = ok ? r->executed : NT_EXECUTED_NONE,
-                                   .status = r->status,
-                                   .gated = (uint8_t)(1U << t->mode),
-                                   .look_log = plan_log_median(r),
-                                   .look_samples = (uint32_t)r->count};
-    }
-    if (at != NONE) {
-        c->calls[c->ncalls++] = (struct request){.call = *call, .arm = at};
-    }
-    if (call->algo < 0) {
-        c->combo = 1;
-    } else if (!ok || (call->channels > 0 && r->executed.channels < call->channels)) {
-        c->combo++; /* not there, broken, or no more channels to open */
-        c->step = 0;
-    } else {
-        c->step++;
-    }
-}
-
-/* ------------------------------------------------------------------ racing */
-
 static void push_block(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
                        const struct nt_ask *ask)
 {
@@ -289,11 +138,26 @@ static void push_block(struct nt_plan *p, uint32_t setting, uint32_t point, enum
     t->point = point;
     t->mode = m;
     t->arm = ask->arm;
+    t->rep = ask->look;
     if ((a->gated & (1U << m)) == 0) { /* before it is timed in a mode, its data is right there */
         t->step.m.verify = NT_VERIFY_BEFORE;
         t->step.m.flags = NT_M_READBACK;
         t->step.m.warmup = 0;
     }
+}
+
+/* Gangs count alike, however many blocks each gave: what they differ by is what matters. */
+static void note_default(const struct nt_plan *p, struct cell *c, uint32_t mode, double log_ns)
+{
+    if (c->def_blocks[mode] > 0 && c->def_gang[mode] != p->race_gang) {
+        c->def_sum[mode] += c->def_last[mode] / c->def_blocks[mode];
+        c->def_gangs[mode]++;
+        c->def_last[mode] = 0;
+        c->def_blocks[mode] = 0;
+    }
+    c->def_gang[mode] = p->race_gang;
+    c->def_last[mode] += log_ns;
+    c->def_blocks[mode]++;
 }
 
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
@@ -302,6 +166,7 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
     double x = plan_log_median(o->result);
     struct arm *a = &c->arms[t->arm];
 
+    p->gang_ns += t->rep ? 0 : o->elapsed_ns;
     if (isnan(x)) {
         uint8_t status = o->result->status;
         if (t->arm == 0 && o->lost) {
@@ -323,9 +188,22 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
     a->gated |= (uint8_t)(1U << t->mode);
     tell_race(p, c->race[t->mode], p->race_gang, t->arm, x, (uint32_t)o->result->count);
     if (t->arm == 0) {
-        c->def_sum[t->mode] += x;
-        c->def_n[t->mode]++;
+        note_default(p, c, t->mode, x);
     }
+}
+
+/* A mode adds about the same to all tuples: on the recordings none that took 1.5 times the best
+ * eager came within 20 % of the best in a graph. */
+static void pass_far_behind(struct nt_plan *p, struct cell *c)
+{
+    for (uint32_t i = 1; i < c->narms; i++) {
+        if (nt_race_behind(c->race[explore_mode(p)], i) > log(FAR_BEHIND)) {
+            for (uint32_t k = 1; k < p->nmodes; k++) {
+                nt_race_pass(c->race[p->modes[k]], i);
+            }
+        }
+    }
+    c->passed = true;
 }
 
 /* Queues the next step of one ladder size in the live gang; false: nothing more is wanted of this
@@ -333,15 +211,13 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
 static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
     struct cell *c = &p->settings[setting].cells[point];
-    struct nt_call call;
     struct nt_ask ask;
 
     if (c->hopeless) {
         return false;
     }
     if (!c->explored) {
-        if (next_call(p, setting, point, &call)) {
-            push_look(p, setting, point, &call);
+        if (explore_push(p, setting, point)) {
             return true;
         }
         c->explored = true;
@@ -349,11 +225,13 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
             return false;
         }
         if (!isnan(c->arms[0].look_log)) {
-            c->def_sum[explore_mode(p)] += c->arms[0].look_log;
-            c->def_n[explore_mode(p)]++;
+            note_default(p, c, explore_mode(p), c->arms[0].look_log);
         }
     }
     for (uint32_t k = 0; k < p->nmodes; k++) {
+        if (k == 1 && !c->passed) {
+            pass_far_behind(p, c);
+        }
         if (nt_race_next(c->race[p->modes[k]], p->race_gang, &ask)) {
             push_block(p, setting, point, p->modes[k], &ask);
             return true;
@@ -361,7 +239,7 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
     }
     for (uint32_t k = 0; k < p->nmodes; k++) { /* a race of one is over before its first block */
         enum nt_mode m = p->modes[k];
-        if (c->def_n[m] == 0 && nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE) {
+        if (c->def_blocks[m] == 0 && nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE) {
             ask =
                 (struct nt_ask){.arm = 0, .samples = plan_samples(m, plan_default_ns(p, point, m))};
             push_block(p, setting, point, m, &ask);
@@ -387,15 +265,38 @@ static void note_best(struct nt_plan *p, uint32_t setting, uint32_t point)
     }
 }
 
+/* How far gangs differ is much alike at neighbouring sizes of a mode. */
+static void share_noise(struct nt_plan *p, uint32_t setting)
+{
+    struct nt_race *races[NT_COLL_COUNT * NT_MAX_SIZES];
+
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            const struct cell *c = &p->settings[setting].cells[i];
+            if (c->explored && !c->hopeless) {
+                races[n++] = c->race[p->modes[k]];
+            }
+        }
+        if (n > 0) {
+            nt_race_share(races, n);
+        }
+    }
+}
+
 static void enter_gang(struct nt_plan *p, uint32_t setting)
 {
+    share_noise(p, setting);
     p->race_gang = p->settings[setting].gangs++;
     p->settings[setting].again = false;
+    p->gang_ns = 0;
     p->cursor = 0;
     for (uint32_t i = 0; i < p->npoints; i++) {
         p->order[i] = i;
     }
-    nt_rng_shuffle(&p->rng, p->order, p->npoints);
+    if (p->race_gang > 0) { /* the first explores, and learns from the sizes below */
+        nt_rng_shuffle(&p->rng, p->order, p->npoints);
+    }
 }
 
 /* The rest of this gang's work under one setting. */
@@ -410,20 +311,75 @@ static bool work_in_gang(struct nt_plan *p, uint32_t setting)
     return false;
 }
 
-static bool wants_gang(struct nt_plan *p, uint32_t setting)
+/* How dear a gang like the last one is: its time by that of a gang that measures everything. */
+static double gang_price(const struct nt_plan *p, uint32_t setting)
+{
+    double ns = 1;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        const struct cell *c = &p->settings[setting].cells[i];
+        for (uint32_t a = 0; a < c->narms; a++) {
+            double each = c->arms[a].status == NT_ST_OK ? exp(c->arms[a].look_log) : 0;
+            for (uint32_t k = 0; k < p->nmodes && !isnan(each); k++) {
+                double est = plan_default_ns(p, i, p->modes[k]);
+                ns += GRID_BLOCKS * each * plan_inner(p->modes[k], est) *
+                      (1 + plan_samples(p->modes[k], est));
+            }
+        }
+    }
+    return (double)(p->start_ns + p->gang_ns) / ((double)p->start_ns + ns);
+}
+
+/* What the picks of a setting are expected to lose still: on average, and in the worst case. */
+struct risk {
+    double mean, worst;
+    bool undecided; /* a race would go on */
+};
+
+static struct risk find_risk(struct nt_plan *p, uint32_t setting)
 {
     struct setting *s = &p->settings[setting];
+    struct risk r = {0};
+    double weight = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes && s->cells[i].explored && !s->cells[i].hopeless; k++) {
+            struct nt_race *race = s->cells[i].race[p->modes[k]];
+            double w = plan_weight(p, i, p->modes[k]);
+            weight += w;
+            if (nt_race_wants_gang(race)) {
+                double loses = nt_race_verdict(race).risk;
+                r.mean += w * loses;
+                r.worst = fmax(r.worst, w > 0 ? loses : 0);
+                r.undecided = true;
+            }
+        }
+    }
+    r.mean /= weight > 0 ? weight : 1;
+    return r;
+}
+
+/* A fresh gang costs its start and what is measured in it: it is worth that while the picks of all
+ * cases together, or of one by much, are expected to gain by it. The error falls with the root of
+ * the gangs, so of what all lose the next one takes off 1 in 2 * gangs. */
+static bool wants_gang(struct nt_plan *p, uint32_t setting)
+{
+    static const double mean_worth = 1e-3,
+                        case_worth = 0.017; /* log units, for a gang of the grid */
+    struct setting *s = &p->settings[setting];
+    double price = efforts[p->spec.effort].worth;
+    struct risk r;
+
     for (uint32_t i = 0; i < p->npoints; i++) {
         if (!s->cells[i].explored) {
             return true;
         }
-        for (uint32_t k = 0; k < p->nmodes && !s->cells[i].hopeless; k++) {
-            if (nt_race_wants_gang(s->cells[i].race[p->modes[k]])) {
-                return true;
-            }
-        }
     }
-    return false;
+    share_noise(p, setting);
+    r = find_risk(p, setting);
+    price *= gang_price(p, setting);
+    return r.undecided &&
+           (r.mean > price * mean_worth * 2 * s->gangs || r.worst > price * case_worth);
 }
 
 /* A row serves all modes: each mode's pick must be known well in the others. */
@@ -586,6 +542,21 @@ static uint32_t asked_setting(struct nt_plan *p, const uint32_t *values)
     return p->nsettings++;
 }
 
+/* log(pick / default as is). The least of all estimates would be too good by chance, the more so
+ * the fewer gangs there were. */
+static double pick_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m)
+{
+    const struct cell *c = &p->settings[setting].cells[point];
+    struct nt_race_verdict v;
+    double se;
+
+    if (c->race[m] == NULL) {
+        return NAN;
+    }
+    v = nt_race_verdict(c->race[m]);
+    return v.pick == NT_NO_ARM ? NAN : search_effect(p, setting, point, m, v.pick, &se);
+}
+
 /* Weighted mean gain over "as is" so far: of the best tuples against the best as is, and of the
  * defaults. */
 static void score(struct nt_plan *p, uint32_t setting)
@@ -596,15 +567,9 @@ static void score(struct nt_plan *p, uint32_t setting)
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             enum nt_mode m = p->modes[k];
-            double best[2] = {0, INFINITY}, se,
-                   d = plan_default_log(p, 0, i, m) - plan_default_log(p, setting, i, m);
-            for (uint32_t a = 0; a < p->settings[0].cells[i].narms; a++) {
-                best[0] = fmin(best[0], search_effect(p, 0, i, m, a, &se));
-            }
-            for (uint32_t a = 0; a < s->cells[i].narms; a++) {
-                best[1] = fmin(best[1], search_effect(p, setting, i, m, a, &se));
-            }
-            if (!isnan(d) && !isinf(best[1])) {
+            double d = plan_default_log(p, 0, i, m) - plan_default_log(p, setting, i, m);
+            double best[2] = {pick_effect(p, 0, i, m), pick_effect(p, setting, i, m)};
+            if (!isnan(d) && !isnan(best[0]) && !isnan(best[1])) {
                 double w = plan_weight(p, i, m);
                 table += w * (best[0] - best[1]);
                 fixed += w * d;

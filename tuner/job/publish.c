@@ -199,8 +199,10 @@ static void add_class(struct nt_profile *p, const struct nt_spec *spec, const st
     out->as_found_ns = c->as_found_ns;
     /* In fractions of the faster baseline's time: 0.11 is 11 % less time. */
     out->gain = 1 - exp(-c->gain);
-    out->interval[0] = 1 - exp(-c->lo);
-    out->interval[1] = 1 - exp(-c->hi);
+    if (isfinite(c->lo) && isfinite(c->hi)) { /* one pair alone has none */
+        out->interval[0] = 1 - exp(-c->lo);
+        out->interval[1] = 1 - exp(-c->hi);
+    }
     out->p_adjusted = c->p;
     out->pairs = c->pairs;
     out->guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN;

@@ -392,7 +392,8 @@ static void start_outcome(struct nt_plan_outcome *o, size_t i, const struct nt_s
 }
 
 /* Whether the stored step is what the plan asks for now. */
-static bool same_step(const struct nt_plan_step *s, size_t i, const struct nt_store_step *st)
+static bool same_step(const struct nt_plan_step *s, size_t i, const struct nt_store_step *st,
+                      int64_t setting)
 {
     switch (s->kind) {
     case NT_DO_START:
@@ -402,7 +403,8 @@ static bool same_step(const struct nt_plan_step *s, size_t i, const struct nt_st
                nt_case_equal(&st->cells.cs, &s->cs);
     default:
         return st->kind == NT_STEP_TRIAL && st->trial.gang == s->gang &&
-               nt_case_equal(&st->trial.cs, &s->m.cs);
+               nt_case_equal(&st->trial.cs, &s->m.cs) && st->trial.setting == setting &&
+               (st->trial.flags & ~NT_TRIAL_LOST) == s->m.flags;
     }
 }
 
@@ -429,11 +431,15 @@ static int replay(struct run *r, struct nt_store_cursor *cursor, struct nt_err *
             continue;
         }
         for (size_t i = 0; i < (s.kind == NT_DO_START ? s.ngangs : 1); i++) {
+            int64_t setting = 0;
             rc = nt_store_steps_next(cursor, &st, err);
+            if (rc == 0 && st != NULL && s.kind == NT_DO_MEASURE) {
+                rc = setting_id(r, s.vars, &s.m.call, &setting, err);
+            }
             if (rc != 0 || st == NULL) {
                 return rc;
             }
-            if (!same_step(&s, i, st)) {
+            if (!same_step(&s, i, st, setting)) {
                 return nt_fail(err, NT_E_STORE, 0,
                                "job %lld was made by another version of nccltune and cannot be "
                                "resumed; start it anew",
