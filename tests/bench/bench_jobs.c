@@ -15,6 +15,7 @@ struct args {
     uint32_t seeds, tpe_seeds, ranks, nodes;
     const char *python, *script, *twist;
     uint64_t jobs, from;
+    bool alone;
 };
 
 static const char *const twists[] = {"none",  "peaks", "cliff", "wrong", "noisy",
@@ -29,6 +30,7 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, A, script, "script", 0, "FILE", "optuna_tpe.py"),
     NT_OPT(NT_O_U64, A, jobs, "jobs", 0, "N", "instead: whole jobs with their confirm"),
     NT_OPT(NT_O_U64, A, from, "from", 0, "SEED", "first seed (1)"),
+    NT_OPT(NT_O_FLAG, A, alone, "alone", 0, NULL, "ours without its rivals"),
     {.name = "twist",
      .type = NT_O_STR,
      .offset = offsetof(struct A, twist),
@@ -109,7 +111,8 @@ static int run_rivals(const struct args *a, struct land *l, struct nt_err *err)
     for (uint64_t seed = a->from; seed < a->from + a->seeds && rc == 0; seed++) {
         rc = land_seed(l, seed, err);
         for (int r = 0; r < RIVALS && rc == 0; r++) {
-            if (r == RIVAL_TPE && (tpe == NULL || seed >= a->from + a->tpe_seeds)) {
+            if ((a->alone && r != RIVAL_OURS) ||
+                (r == RIVAL_TPE && (tpe == NULL || seed >= a->from + a->tpe_seeds))) {
                 continue;
             }
             rc = rival_run((enum rival)r, l, tpe, seed, &o, err);

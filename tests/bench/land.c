@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/job/truth.h"
 #include "tuner/base/rng.h"
 #include "tuner/cli/recorded.h"
 #include "tuner/job/plan_i.h"
@@ -145,6 +146,17 @@ static void find_arms(const struct land *l, const struct land_gang *g, struct la
     }
 }
 
+static void find_gaps(const struct land *l, struct land_case *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        struct land_arm *a = &c->arm[i];
+        double told =
+            l->rec != NULL ? truth_gap(l->rec, NT_ODD_GANGS, &c->cs, "", &a->executed) : NAN;
+        a->gap = a->true_ns / c->best_ns - 1;
+        a->told = isnan(told) ? a->gap : expm1(told);
+    }
+}
+
 static double grid_seconds(const struct land *l, const struct land_gang *g)
 {
     double s = 4 * (double)g->start_ns / 1e9;
@@ -185,6 +197,7 @@ static int survey(struct land *l, struct nt_err *err)
                                          .dtype = NT_BF16,
                                          .mode = (uint8_t)m};
                 find_arms(l, &g, c);
+                find_gaps(l, c);
                 l->ncases += c->n > 0;
             }
         }
@@ -354,12 +367,18 @@ const struct land_case *land_find(const struct land *l, const struct nt_case *c)
     return NULL;
 }
 
-double land_gap(const struct land_case *c, const struct nt_executed *x)
+const struct land_arm *land_tuple(const struct land_case *c, const struct nt_executed *x)
 {
     for (uint32_t i = 0; i < c->n; i++) {
         if (nt_executed_equal(&c->arm[i].executed, x)) {
-            return c->arm[i].true_ns / c->best_ns - 1;
+            return &c->arm[i];
         }
     }
-    return NAN;
+    return NULL;
+}
+
+double land_gap(const struct land_case *c, const struct nt_executed *x)
+{
+    const struct land_arm *a = land_tuple(c, x);
+    return a != NULL ? a->gap : NAN;
 }

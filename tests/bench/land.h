@@ -4,7 +4,8 @@
  * with a twist that a search may stumble over.
  *
  * Truth    of a simulated machine is its time without noise; of a recording the median over every
- *          other of its gangs, while the search draws from the rest.
+ *          other of its gangs, while the search draws from the rest. What such a half of the gangs
+ * can tell for sure (truth_gap) is less than what it seems to.
  */
 #pragma once
 #include "probes/model/sim.h"
@@ -31,6 +32,8 @@ struct land_arm {
     struct nt_call call;
     struct nt_executed executed;
     double true_ns; /* +inf: broken, never to be picked */
+    double gap;     /* to the best of the case: 0.01 is 1 % */
+    double told;    /* what is sure of it; of a simulated machine all */
 };
 struct land_case {
     struct nt_case cs;
@@ -84,5 +87,7 @@ void land_measure(const struct land *l, struct land_gang *g, const struct nt_mea
                   struct nt_result *ret);
 
 const struct land_case *land_find(const struct land *l, const struct nt_case *c);
+/* The tuple of a case; NULL when the landscape does not know it. */
+const struct land_arm *land_tuple(const struct land_case *c, const struct nt_executed *x);
 /* pick / best - 1 of a tuple; NAN when the landscape does not know it. */
 double land_gap(const struct land_case *c, const struct nt_executed *x);

@@ -111,11 +111,11 @@ static void take_standing(const struct play *y, struct outcome *ret)
         const struct land_case *c = land_find(y->l, &cs);
         const struct nt_executed *x =
             f != NULL && f->pick < f->narms ? &f->arms[f->pick].executed : NULL;
-        double gap = c == NULL ? NAN : land_gap(c, x != NULL ? x : &c->arm[0].executed);
-        if (!isnan(gap)) {
-            s->mean += gap;
-            s->worst = fmax(s->worst, gap);
-            s->exact += gap <= 0.01;
+        const struct land_arm *a = c == NULL ? NULL : x != NULL ? land_tuple(c, x) : &c->arm[0];
+        if (a != NULL) {
+            s->mean += a->gap;
+            s->worst = fmax(s->worst, a->told);
+            s->exact += a->told <= 0.01;
             n++;
         }
     }

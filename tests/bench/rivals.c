@@ -69,10 +69,10 @@ static void stand(struct hunt *h, bool last)
     *s = (struct standing){.seconds = h->seconds};
     for (uint32_t k = 0; k < h->l->ncases; k++) {
         const struct land_case *c = &h->l->cases[k];
-        double gap = c->arm[best_of(h, k)].true_ns / c->best_ns - 1;
-        s->mean += gap / h->l->ncases;
-        s->worst = fmax(s->worst, gap);
-        s->exact += (gap <= 0.01) / (double)h->l->ncases;
+        const struct land_arm *a = &c->arm[best_of(h, k)];
+        s->mean += a->gap / h->l->ncases;
+        s->worst = fmax(s->worst, a->told);
+        s->exact += (a->told <= 0.01) / (double)h->l->ncases;
     }
 }
 

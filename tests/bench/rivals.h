@@ -23,8 +23,8 @@ extern const char *const rival_names[RIVALS];
 
 struct standing {
     double seconds;     /* device seconds so far; of ours, from the end of the preflight on */
-    double mean, worst; /* gap over the cases */
-    double exact;       /* share of cases whose gap is at most 1 % */
+    double mean, worst; /* gap over the cases; worst: what is sure of it */
+    double exact;       /* share of cases whose gap is at most 1 %, as far as is sure */
 };
 enum { STANDINGS = 160 };
 struct outcome {
