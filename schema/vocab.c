@@ -34,6 +34,9 @@ const char *const nt_backend_names[NT_BACKEND_COUNT + 1] = {
     [NT_BE_TORCH] = "torch-distributed",
     [NT_BE_TORCH_SYMM_MEM] = "torch-symm-mem",
     [NT_BE_CUSTOM_ALL_REDUCE] = "custom-allreduce",
+    [NT_BE_PYNCCL] = "pynccl",
+    [NT_BE_FLASHINFER] = "flashinfer",
+    [NT_BE_MSCCLPP] = "mscclpp",
 };
 const char *const nt_numerics_names[NT_NUM_COUNT + 1] = {
     [NT_NUM_NCCL] = "nccl", [NT_NUM_RANK] = "rank-order-fp32"};
@@ -116,6 +119,28 @@ const struct nt_backend_info nt_backends[NT_BACKEND_COUNT] = {
                                  .colls = ONLY_REDUCE,
                                  .modes = ALL_MODES,
                                  .one_host = true},
+    [NT_BE_PYNCCL] = {.library = "nccl",
+                      .needs = "vLLM or SGLang",
+                      .buffers = "any device memory",
+                      .probe = "framework",
+                      .colls = ONLY_REDUCE,
+                      .modes = ALL_MODES},
+    [NT_BE_FLASHINFER] = {.library = "flashinfer",
+                          .needs = "FlashInfer and vLLM; peer access between all ranks",
+                          .buffers = "any device memory",
+                          .probe = "framework",
+                          .numerics = NT_NUM_RANK,
+                          .colls = ONLY_REDUCE,
+                          .modes = ALL_MODES,
+                          .one_host = true},
+    [NT_BE_MSCCLPP] = {.library = "mscclpp",
+                       .needs = "MSCCL++ and SGLang; 8 or 16 ranks with peer access",
+                       .buffers = "any device memory",
+                       .probe = "framework",
+                       .numerics = NT_NUM_RANK,
+                       .colls = ONLY_REDUCE,
+                       .modes = {[NT_GRAPH] = true},
+                       .one_host = true},
 };
 const char *const nt_dtype_names[NT_DTYPE_COUNT + 1] = {[NT_BF16] = "bf16",
                                                         [NT_FP32] = "fp32",
@@ -192,7 +217,7 @@ bool nt_call_equal(const struct nt_call *a, const struct nt_call *b)
 static int memory_of(uint8_t backend, const struct nt_executed *x)
 {
     return backend == NT_BE_NCCL_SYMMETRIC && x->algo != NT_SYMMETRIC ? NT_BE_REGISTERED
-           : backend == NT_BE_TORCH                                   ? NT_BE_NCCL
+           : backend == NT_BE_TORCH || backend == NT_BE_PYNCCL        ? NT_BE_NCCL
                                                                       : backend;
 }
 

@@ -56,6 +56,9 @@ enum nt_backend {
     NT_BE_TORCH,
     NT_BE_TORCH_SYMM_MEM,
     NT_BE_CUSTOM_ALL_REDUCE,
+    NT_BE_PYNCCL,
+    NT_BE_FLASHINFER,
+    NT_BE_MSCCLPP,
     NT_BACKEND_COUNT
 };
 /* In which order a backend adds up, against NCCL left alone. What two backends of one class give
