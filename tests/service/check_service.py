@@ -611,6 +611,33 @@ def part_check():
         assert d.stop() == 0
 
 
+def part_burst():
+    """Many ask for the same at once, before it is in memory, and while it changes."""
+    import threading
+    with make().start() as d:
+        d.wait(d.post("/v1/jobs", {"rig": "replay"}, 201)["id"])
+        paths = ["/v1/profiles/1", "/v1/profiles", "/v1/profiles/1/table?allow_rig=mps-sockets", "/v1/profiles/match?identity=x"]
+        wrong = []
+
+        def fetch(n):
+            c = Unix(d.sock)
+            for i in range(40):
+                c.request("GET", paths[(n + i) % len(paths)], headers={"If-None-Match": '"x"'} if i % 3 else {})
+                r = c.getresponse()
+                if len(r.read()) == 0 or r.status not in (200, 503):
+                    wrong.append(r.status)
+            c.close()
+        threads = [threading.Thread(target=fetch, args=(n,)) for n in range(40)]
+        for t in threads:
+            t.start()
+        for n in range(30):  # each change makes everything in memory old
+            assert d.ask("PATCH", "/v1/profiles/1", {"state": ["retired", "current"][n % 2], "why": str(n)}, raw=True)[0] == 200
+        for t in threads:
+            t.join()
+        assert wrong == [], wrong[:5]
+        assert d.stop() == 0
+
+
 def part_pull():
     """The profile for a machine over both kinds of place, with token, ETag, reasons; backup; tune --if-changed."""
     config = "[server]\nlisten = unix:@/s, 127.0.0.1:0\ntokens = @/tokens\n" + BOX.format(interval="0", settle="0", change="queue", stale="withhold")

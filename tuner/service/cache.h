@@ -22,6 +22,6 @@ struct nt_cache {
 void nt_cache_done(struct nt_cache *c);
 /* Borrowed until the next call; NULL: not here, or of an older version. */
 struct nt_http_shared *nt_cache_get(struct nt_cache *c, const char *key, int64_t version);
-/* Takes the answer over and returns it. */
+/* Takes the answer over and returns it, borrowed as from get. */
 struct nt_http_shared *nt_cache_put(struct nt_cache *c, const char *key, int64_t version,
                                     struct nt_http_shared *answer);

@@ -21,7 +21,7 @@ const struct nt_http_limits nt_http_default_limits = {.connections = 1024,
 
 struct nt_http_shared {
     struct MHD_Response *response, *unchanged; /* 200 and 304 */
-    unsigned status;
+    unsigned status, holders;
     char etag[72];
     size_t bytes;
 };
@@ -115,6 +115,7 @@ struct nt_http_shared *nt_http_shared_new(unsigned status, const char *type, con
         return NULL;
     }
     s->status = status;
+    s->holders = 1;
     s->bytes = len;
     (void)snprintf(s->etag, sizeof(s->etag), "%s", etag);
     s->response = MHD_create_response_from_buffer(len, (void *)data, MHD_RESPMEM_MUST_COPY);
@@ -128,9 +129,18 @@ struct nt_http_shared *nt_http_shared_new(unsigned status, const char *type, con
     return s;
 }
 
-void nt_http_shared_drop(struct nt_http_shared *s)
+struct nt_http_shared *nt_http_shared_keep(struct nt_http_shared *s)
 {
     if (s != NULL) {
+        s->holders++;
+    }
+    return s;
+}
+
+/* An answer that is made, but not queued yet, is no holder for libmicrohttpd: hence the count. */
+void nt_http_shared_drop(struct nt_http_shared *s)
+{
+    if (s != NULL && --s->holders == 0) {
         if (s->response != NULL) {
             MHD_destroy_response(s->response); /* those on their way keep it */
         }
@@ -427,6 +437,7 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **ctx,
     h->app.on_end(h->app.data, &r->pub);
     nt_buf_done(&r->pub.body);
     nt_buf_done(&r->pub.answer.body);
+    nt_http_shared_drop(r->pub.answer.shared);
     free(r);
 }
 

@@ -32,7 +32,9 @@ extern const struct nt_http_limits nt_http_default_limits;
 struct nt_http_shared; /* opaque, counted */
 struct nt_http_shared *nt_http_shared_new(unsigned status, const char *type, const char *etag,
                                           const char *cache, const void *data, size_t len);
-void nt_http_shared_drop(struct nt_http_shared *s); /* NULL is fine */
+/* One more holder; returns s. Who made or kept it drops it once; NULL is fine. */
+struct nt_http_shared *nt_http_shared_keep(struct nt_http_shared *s);
+void nt_http_shared_drop(struct nt_http_shared *s);
 size_t nt_http_shared_bytes(const struct nt_http_shared *s);
 
 struct nt_http_answer {
@@ -44,7 +46,7 @@ struct nt_http_answer {
     const char *cache;             /* Cache-Control; NULL: no-store */
     bool page;                     /* for browsers: policy headers */
     char name[96];                 /* of the file to save it as; "": none */
-    struct nt_http_shared *shared; /* instead of all above; borrowed */
+    struct nt_http_shared *shared; /* instead of all above; the request drops it */
     bool stream;                   /* the app's pull() gives the body, piece by piece */
 };
 

@@ -226,6 +226,7 @@ void nt_reply_fail(struct nt_http_answer *a, int rc, const struct nt_err *err)
     a->cache = NULL;
     a->etag[0] = a->name[0] = '\0';
     a->page = a->stream = false;
+    nt_http_shared_drop(a->shared);
     a->shared = NULL;
 }
 

@@ -307,7 +307,8 @@ static void keep_answer(struct nt_exchange *x)
     cache_key(x, &key);
     made = nt_http_shared_new(200, a->type, a->etag, "no-cache", nt_buf_str(&a->body), a->body.len);
     if (made != NULL && !key.failed) {
-        a->shared = nt_cache_put(&x->s->cache, nt_buf_str(&key), x->version, made);
+        a->shared =
+            nt_http_shared_keep(nt_cache_put(&x->s->cache, nt_buf_str(&key), x->version, made));
     } else {
         nt_http_shared_drop(made);
     }
@@ -417,7 +418,7 @@ static bool from_cache(struct nt_service *s, struct nt_exchange *x)
     cache_key(x, &key);
     have = key.failed ? NULL : nt_cache_get(&s->cache, nt_buf_str(&key), x->version);
     nt_buf_done(&key);
-    x->r->answer.shared = have;
+    x->r->answer.shared = nt_http_shared_keep(have);
     return have != NULL;
 }
 
