@@ -494,30 +494,24 @@ static int thin_one(struct nt_store *s, int64_t job, int64_t seq, struct nt_buf 
                   v, NT_COUNT(v), NULL, err);
 }
 
-int nt_store_thin(struct nt_store *s, uint64_t before_ms, unsigned limit, uint64_t *ret_n,
-                  struct nt_err *err)
+/* Trials of one job, at most `limit`; *ret_n: how many. */
+static int thin_job(struct nt_store *s, int64_t job, unsigned limit, uint64_t *ret_n,
+                    struct nt_err *err)
 {
-    static const char sql[] =
-        "SELECT t.job_id, t.seq, t.samples FROM trial AS t JOIN job AS j ON j.id = t.job_id"
-        " WHERE j.finished_ms < ?1 AND t.thinned IS NULL AND t.n > 16 LIMIT ?2";
-    const struct nt_value v[] = {nt_v_u64(before_ms), nt_v_int(limit)};
+    static const char sql[] = "SELECT job_id, seq, samples FROM trial"
+                              " WHERE job_id = ?1 AND thinned IS NULL AND n > ?2 LIMIT ?3";
+    const struct nt_value v[] = {nt_v_int(job), nt_v_int(KEPT_SAMPLES), nt_v_int(limit)};
     sqlite3_stmt *st = NULL;
     struct nt_buf samples;
     uint64_t n = 0;
-    bool own = false;
-    int step = SQLITE_DONE, rc = nt_db_enter(s, &own, err);
+    int step = SQLITE_DONE, rc = ask(s, sql, v, NT_COUNT(v), &st, err);
 
-    if (rc != 0) {
-        return rc;
-    }
     nt_buf_init(&samples, 64 << 20);
-    rc = ask(s, sql, v, NT_COUNT(v), &st, err);
     while (rc == 0 && (step = sqlite3_step(st)) == SQLITE_ROW) {
         nt_buf_clear(&samples);
         nt_buf_add(&samples, sqlite3_column_blob(st, 2), (size_t)sqlite3_column_bytes(st, 2));
         rc = samples.failed ? nt_fail(err, NT_E_NOMEM, 0, "samples of a trial")
-                            : thin_one(s, sqlite3_column_int64(st, 0), sqlite3_column_int64(st, 1),
-                                       &samples, err);
+                            : thin_one(s, job, sqlite3_column_int64(st, 1), &samples, err);
         n++;
     }
     if (rc == 0 && step != SQLITE_DONE) {
@@ -525,7 +519,32 @@ int nt_store_thin(struct nt_store *s, uint64_t before_ms, unsigned limit, uint64
     }
     (void)sqlite3_finalize(st);
     nt_buf_done(&samples);
-    rc = nt_db_leave(s, own, rc, err);
+    *ret_n = n;
+    return rc;
+}
+
+int nt_store_thin(struct nt_store *s, uint64_t before_ms, unsigned limit, uint64_t *ret_n,
+                  struct nt_err *err)
+{
+    static const char sql[] =
+        "SELECT id, 0 FROM job WHERE thinned = 0 AND finished_ms < ?1 ORDER BY finished_ms LIMIT 1";
+    const struct nt_value v[] = {nt_v_u64(before_ms)};
+    int64_t job = 0, none;
+    uint64_t n = 0;
+    bool own = false;
+    int rc = two_numbers(s, sql, v, NT_COUNT(v), &job, &none, err);
+
+    if (rc == 0 && job != 0) { /* nothing is locked when there is nothing to do */
+        const struct nt_value id[] = {nt_v_int(job)};
+        rc = nt_db_enter(s, &own, err);
+        if (rc == 0) {
+            rc = thin_job(s, job, limit, &n, err);
+            if (rc == 0 && n < limit) {
+                rc = change(s, "UPDATE job SET thinned = 1 WHERE id = ?1", id, 1, NULL, err);
+            }
+            rc = nt_db_leave(s, own, rc, err);
+        }
+    }
     if (rc == 0) {
         *ret_n = n;
     }
