@@ -18,33 +18,39 @@ struct writer {
     int (*form)(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
 };
 
-/* name, consumer, contained, rows only, embeds the table, begin, prefix, quoting, form */
+/* name, consumer, contained, rows only, embeds the table, read by a plugin, begin, prefix, quoting,
+ * form */
 #define SLURM                                                                                      \
     "# srun passes the environment on unless the site says otherwise; this says it again.\n"       \
     "export SLURM_EXPORT_ENV=ALL\n"
 #define FORMATS(X)                                                                                 \
-    X("env", "lines for `set -a; . FILE` and systemd's EnvironmentFile", 0, 0, 0, NULL, "",        \
+    X("env", "lines for `set -a; . FILE` and systemd's EnvironmentFile", 0, 0, 0, 0, NULL, "",     \
       IF_NEEDED, NULL)                                                                             \
-    X("sh", "export lines for a shell", 0, 0, 0, NULL, "export ", SINGLE, NULL)                    \
-    X("nccl-conf", "NCCL's own file: /etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE", 0, 0, 0,     \
+    X("sh", "export lines for a shell", 0, 0, 0, 0, NULL, "export ", SINGLE, NULL)                 \
+    X("nccl-conf", "NCCL's own file: /etc/nccl.conf, ~/.nccl.conf or NCCL_CONF_FILE", 0, 0, 0, 0,  \
       NULL, "", RAW, NULL)                                                                         \
-    X("tuner-csv", "CSV of NVIDIA's example tuner plugin: rows only", 0, 1, 0, NULL, NULL, RAW,    \
+    X("tuner-csv", "CSV of NVIDIA's example tuner plugin: rows only", 0, 1, 0, 0, NULL, NULL, RAW, \
       nt_form_csv)                                                                                 \
-    X("json", "for programs: variables, delivery file, provenance", 0, 0, 0, NULL, NULL, RAW,      \
+    X("json", "for programs: variables, delivery file, provenance", 0, 0, 0, 0, NULL, NULL, RAW,   \
       nt_form_json)                                                                                \
-    X("k8s", "a Kubernetes ConfigMap, and what the pod needs", 1, 0, 1, NULL, NULL, RAW,           \
+    X("k8s", "a Kubernetes ConfigMap, and what the pod needs", 1, 0, 1, 0, NULL, NULL, RAW,        \
       nt_form_k8s)                                                                                 \
-    X("slurm", "lines for a batch script, before srun", 0, 0, 0, SLURM, "export ", SINGLE, NULL)   \
-    X("docker", "docker run --env-file", 1, 0, 0, NULL, "", RAW, NULL)                             \
-    X("systemd", "a drop-in, UNIT.service.d/nccltune.conf", 0, 0, 0, "[Service]\n",                \
+    X("slurm", "lines for a batch script, before srun", 0, 0, 0, 0, SLURM, "export ", SINGLE,      \
+      NULL)                                                                                        \
+    X("docker", "docker run --env-file", 1, 0, 0, 0, NULL, "", RAW, NULL)                          \
+    X("systemd", "a drop-in, UNIT.service.d/nccltune.conf", 0, 0, 0, 0, "[Service]\n",             \
       "Environment=", UNIT, NULL)                                                                  \
-    X("ray", "runtime_env of a Ray job", 0, 0, 0, NULL, NULL, RAW, nt_form_ray)
+    X("ray", "runtime_env of a Ray job", 0, 0, 0, 0, NULL, NULL, RAW, nt_form_ray)                 \
+    X("sglang", "JSON: flags, variables and the plugin's table of backends for SGLang", 0, 0, 0,   \
+      1, NULL, NULL, RAW, nt_form_sglang)                                                          \
+    X("vllm", "the same for vLLM", 0, 0, 0, 1, NULL, NULL, RAW, nt_form_vllm)
 
-#define X(name_, help_, contained_, rows_, embeds_, begin_, prefix_, quoting_, form_)              \
+#define X(name_, help_, contained_, rows_, embeds_, read_, begin_, prefix_, quoting_, form_)       \
     {begin_, prefix_, quoting_, form_},
 static const struct writer writers[] = {FORMATS(X)};
 #undef X
-#define X(name_, help_, contained_, rows_, embeds_, ...) {name_, help_, contained_, rows_, embeds_},
+#define X(name_, help_, contained_, rows_, embeds_, read_, ...)                                    \
+    {name_, help_, contained_, rows_, embeds_, read_},
 const struct nt_export_format nt_export_formats[] = {FORMATS(X){0}};
 #undef X
 #define X(name_, ...) name_,

@@ -28,10 +28,12 @@ struct nt_export_options {
 
 struct nt_export_format {
     const char *name;
-    const char *help;  /* one line: the consumer */
-    bool contained;    /* the consumer sees another file system: table_dir is not a path here */
-    bool rows_only;    /* carries the table's rows and no variable */
-    bool embeds_table; /* the delivery file's bytes are in the text */
+    const char *help;    /* one line: the consumer */
+    bool contained;      /* the consumer sees another file system: table_dir is not a path here */
+    bool rows_only;      /* carries the table's rows and no variable */
+    bool embeds_table;   /* the delivery file's bytes are in the text */
+    bool read_by_plugin; /* with rows of backends it names the path where it must lie itself, as
+                            NCCLTUNE_BACKENDS_TABLE in `env` */
 };
 extern const struct nt_export_format nt_export_formats[]; /* name NULL ends */
 extern const char *const nt_export_format_names[];        /* NULL-terminated */

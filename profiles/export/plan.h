@@ -34,4 +34,6 @@ void nt_plan_reason(const struct nt_plan *plan, const char *name, const char *ma
 int nt_form_json(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
 int nt_form_ray(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
 int nt_form_k8s(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
+int nt_form_sglang(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
+int nt_form_vllm(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
 int nt_form_csv(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);

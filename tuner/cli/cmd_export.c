@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include "profiles/export/export.h"
+#include "tuner/base/json.h"
 
 struct export_args {
     const char *format, *nccl, *allow_rig, *plugin, *dir, *table_dir, *out;
@@ -58,10 +59,12 @@ static int deliver(const struct nt_profile *p, const struct nt_export_format *fo
                    struct nt_err *err)
 {
     char dir[PATH_MAX], path[PATH_MAX + 80];
-    bool wanted = o->variables_only ? false : p->product[NT_TABLE].rows.n > 0;
+    bool rows = o->variables_only ? false : p->product[NT_TABLE].rows.n > 0;
     int rc;
 
-    if (!wanted || format->rows_only || (format->embeds_table && a->dir == NULL)) {
+    real[0] = '\0';
+    if ((!rows && !format->read_by_plugin) || format->rows_only ||
+        (format->embeds_table && a->dir == NULL)) {
         return 0;
     }
     if (a->dir != NULL) {
@@ -75,6 +78,9 @@ static int deliver(const struct nt_profile *p, const struct nt_export_format *fo
     if (o->table_dir == NULL && !format->contained) {
         o->table_dir = real;
     }
+    if (!rows) {
+        return 0;
+    }
     rc = nt_profile_write_delivery(p, NT_TABLE, real, path, sizeof(path), err);
     if (rc == 0) {
         (void)fprintf(stderr, "note: wrote %s%s%s\n", path,
@@ -83,6 +89,30 @@ static int deliver(const struct nt_profile *p, const struct nt_export_format *fo
                       : o->table_dir != NULL ? o->table_dir
                                              : NT_EXPORT_TABLE_DIR);
     }
+    return rc;
+}
+
+/* A form that a plugin reads goes where it says that it lies. */
+static int deliver_form(const struct nt_buf *out, const char *real, struct nt_err *err)
+{
+    char path[2 * PATH_MAX];
+    const char *named = NULL, *base;
+    json_t *o = NULL;
+    int rc = nt_json_parse(nt_buf_str(out), out->len, "form", &o, err);
+
+    if (rc == 0) {
+        named = json_string_value(
+            json_object_get(json_object_get(o, "env"), "NCCLTUNE_BACKENDS_TABLE"));
+    }
+    if (named != NULL) {
+        base = strrchr(named, '/');
+        (void)snprintf(path, sizeof(path), "%s%s", real, base);
+        rc = nt_write_file(path, out->data, out->len, 0644, err);
+        if (rc == 0) {
+            (void)fprintf(stderr, "note: wrote %s\n", path);
+        }
+    }
+    json_decref(o);
     return rc;
 }
 
@@ -132,6 +162,9 @@ static int run_export(const void *opts, unsigned nargs, char **args, struct nt_e
         nt_buf_clear(&notes);
         rc = nt_export(p, format, &o, &out, &notes, err);
     }
+    if (rc == 0 && format->read_by_plugin) {
+        rc = deliver_form(&out, real, err);
+    }
     if (rc == 0 && a->out != NULL) {
         rc = nt_write_file(a->out, out.data, out.len, 0644, err);
     } else if (rc == 0) {
@@ -158,6 +191,9 @@ const struct nt_command nt_cmd_export = {
     .defaults = &export_defaults,
     .size = sizeof(struct export_args),
     .run = run_export,
-    .details = "The form goes to stdout or --out; what the form cannot carry is said on stderr. A "
-               "form with the table product names the delivery file HASH.nctable, which is written "
-               "to --dir and must lie at the same path on every node."};
+    .details =
+        "The form goes to stdout or --out; what the form cannot carry is said on stderr. A "
+        "form with the table product names the delivery file HASH.nctable, which is written "
+        "to --dir and must lie at the same path on every node. The forms sglang and vllm are "
+        "read by the plugin of the engine: with rows of backends a copy is written to --dir "
+        "as HASH.backends.json."};
