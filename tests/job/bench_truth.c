@@ -93,6 +93,7 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
 
     print_gaps("picks by the odd gangs", &s->own);
     print_gaps("the even gangs' best, by the odd", &s->oracle);
+    print_gaps("picks beside the even gangs' best", &s->chosen);
     if (c->other != NULL) {
         print_gaps("the same picks by the other lease", &s->other);
         print_gaps("the leases' own disagreement", disagreement);
@@ -108,6 +109,7 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
                  s->published, s->empty, s->jobs);
     (void)json_object_set_new(out, "own", gaps_json(&s->own));
     (void)json_object_set_new(out, "oracle", gaps_json(&s->oracle));
+    (void)json_object_set_new(out, "chosen", gaps_json(&s->chosen));
     (void)json_object_update_new(
         out, json_pack("{s:f,s:f,s:f,s:f,s:i,s:i,s:i,s:i,s:i,s:i}", "search_s",
                        (double)s->search_ns / s->jobs / 1e9, "grid_s", (double)grid_ns / 1e9,

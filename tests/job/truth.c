@@ -449,6 +449,50 @@ static void judge_oracle(const struct truth_config *c, const struct nt_case *cs,
     }
 }
 
+/* The pick against what exhaustive measurement by the same gangs would have chosen. */
+static void judge_chosen(const struct truth_config *c, const struct nt_case *cs, const char *vars,
+                         const struct nt_executed *pick, struct truth_gaps *g)
+{
+    static struct field even, odd; /* large */
+    size_t mine = find_tuple(c->rec, NT_ODD_GANGS, cs, vars, pick, &odd), best = 0;
+    struct nt_est e;
+
+    if (mine == odd.n || !field_of(c->rec, NT_EVEN_GANGS, cs, vars, &even)) {
+        g->unknown++;
+        return;
+    }
+    while (best < odd.n && odd.cell[best] != even.cell[even.best]) {
+        best++;
+    }
+    if (best == odd.n) {
+        g->unknown++;
+        return;
+    }
+    g->cases++;
+    if (best == mine) {
+        return;
+    }
+    e = compare(&odd.at[mine], &odd.at[best], scatter_of(odd.at, odd.n), ALPHA);
+    if (e.n == 0) {
+        return;
+    }
+    g->sum_width += isfinite(e.se) ? e.hi - e.mean : 0;
+    g->sum_difference += e.mean;
+    g->worst_seen = fmax(g->worst_seen, e.mean);
+    if (e.lo > 0) {
+        g->gaps++;
+        g->worst = fmax(g->worst, e.lo);
+        g->worst_difference = fmax(g->worst_difference, e.mean);
+        if (c->verbose) {
+            char text[80], x[48], y[48];
+            (void)fprintf(stderr, "beside %s '%s': %s is %.2f %% [%.2f, %.2f] above %s\n",
+                          nt_case_text(cs, text, sizeof(text)), vars,
+                          nt_executed_text(pick, x, sizeof(x)), 100 * e.mean, 100 * e.lo,
+                          100 * e.hi, nt_executed_text(best_of(c->rec, &even), y, sizeof(y)));
+        }
+    }
+}
+
 static void judge_search(const struct truth_config *c, const struct nt_plan *plan,
                          struct truth_sum *sum)
 {
@@ -463,6 +507,7 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
         const struct nt_executed *x = &f->arms[f->pick].executed;
         judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
         judge_oracle(c, &f->cs, f->vars, &sum->oracle);
+        judge_chosen(c, &f->cs, f->vars, x, &sum->chosen);
         if (c->other != NULL) {
             judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &sum->other);
         }

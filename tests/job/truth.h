@@ -41,6 +41,9 @@ struct truth_sum {
     uint64_t steps;
     struct truth_gaps own, other;
     struct truth_gaps oracle; /* the even gangs' own best in the place of the picks */
+    /* The picks beside the even gangs' own best, both judged by the odd: neither was chosen by
+     * those who judge, so that the plain 95 % interval of the difference holds. */
+    struct truth_gaps chosen;
 };
 
 /* Plays one job and adds what came of it. */
