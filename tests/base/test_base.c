@@ -136,6 +136,8 @@ static void test_sha256(void **state)
     (void)state;
     nt_sha256_hex("abc", 3, hex);
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    assert_false(nt_sha256_file_hex("/dev/zero", hex)); /* would not end */
+    assert_string_equal(hex, "");
     nt_sha256_hex("", 0, hex);
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }

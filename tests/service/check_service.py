@@ -638,6 +638,43 @@ def part_burst():
         assert d.stop() == 0
 
 
+def impostor(d, answers):
+    """A place where each of these raw answers is given once, in turn."""
+    import threading
+    place = d.dir / "impostor"
+    place.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(place))
+    listener.listen(1)
+
+    def serve():
+        for answer in answers:
+            c = listener.accept()[0]
+            c.recv(65536)
+            c.sendall(answer)
+            c.close()
+        listener.close()
+    threading.Thread(target=serve, daemon=True).start()
+    return f"unix:{place}"
+
+
+def pull_from_impostor(d, run):
+    """What answers may be no service of ours: no success without a file, no escapes, no end never reached."""
+    def answer(o, status="200 OK"):
+        body = json.dumps(o).encode()
+        return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    found = answer({"found": True, "exact": True, "profile": {"id": 1}, "notes": [1, None, "\u001b[2Jred"]})
+    none = answer({"found": False, "considered": [{"profile": 7, "why": [1, "\u001b[2Jred"]}]})
+    for answers, want, says in (([found, b"HTTP/1.1 304 Not Modified\r\n\r\n"], 1, "note: ?[2Jred"), ([none], 1, "profile 7: ?[2Jred"),
+                                ([b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{}"], 1, "broke off")):
+        code, out = run("pull", "--from", impostor(d, answers), "--topology", "topo.xml", "--out", "none.json")
+        assert code == want and says in out and "(null)" not in out and "\x1b" not in out, (code, out)
+        assert not (d.dir / "none.json").exists()
+    os.mkfifo(d.dir / "pipe")  # what is there already is looked at only where that ends
+    code, out = run("pull", "--from", impostor(d, [found, answer({}, "500 X")]), "--topology", "topo.xml", "--out", "pipe")
+    assert code == 1 and "says 500" in out, out
+
+
 def part_pull():
     """The profile for a machine over both kinds of place, with token, ETag, reasons; backup; tune --if-changed."""
     config = "[server]\nlisten = unix:@/s, 127.0.0.1:0\ntokens = @/tokens\n" + BOX.format(interval="0", settle="0", change="queue", stale="withhold")
@@ -669,6 +706,7 @@ def part_pull():
                                   (["--from", "unix:/none"], 1, "No such file"), (["--from", "https://x:1"], 2, "curl"), (["--from", "http://x"], 2, "no port")):
             code, out = run("pull", *words, *here)
             assert code == want and says in out, (words, code, out)
+        pull_from_impostor(d, run)
         other = SOURCE / "tests/topology/data/mesh8.xml"
         code, out = run("pull", "--from", f"unix:{d.sock}", "--topology", str(other), "--allow-rig", "model", "--out", "q.json")
         assert code == 1 and "other gpus" in out and not (d.dir / "q.json").exists(), out

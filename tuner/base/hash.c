@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 static void finish(SHA2_CTX *ctx, char hex[NT_HEX_LEN + 1])
 {
@@ -33,7 +34,9 @@ bool nt_sha256_file_hex(const char *path, char hex[NT_HEX_LEN + 1])
 {
     static const size_t CHUNK = 1 << 20;
     uint8_t *chunk = malloc(CHUNK);
-    FILE *in = chunk != NULL ? fopen(path, "rbe") : NULL;
+    struct stat st;
+    bool regular = stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    FILE *in = chunk != NULL && regular ? fopen(path, "rbe") : NULL;
     SHA2_CTX ctx;
     size_t n;
     bool ok;

@@ -8,5 +8,6 @@
 /* hex: 65 bytes, NUL-terminated. */
 void nt_sha256_hex(const void *data, size_t len, char hex[NT_HEX_LEN + 1]);
 
-/* Of a file's content, in chunks. Returns false, and hex "", when it cannot be read. */
+/* Of a file's content, in chunks. Returns false, and hex "", when it cannot be read or is no
+ * regular file: a pipe or device may never end. */
 bool nt_sha256_file_hex(const char *path, char hex[NT_HEX_LEN + 1]);

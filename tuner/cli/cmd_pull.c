@@ -1,6 +1,7 @@
 /* nccltune pull: the profile for this machine from a service. */
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
+#include "tuner/base/text.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/fetch.h"
 #include "tuner/deliver/machine.h"
@@ -107,16 +108,31 @@ static int refused(unsigned status, const struct nt_buf *body, struct nt_err *er
     return rc;
 }
 
+/* The service's words, as they may stand on a terminal; what is no text is left out. */
+static void print_words(const char *what, const json_t *words)
+{
+    struct nt_buf b;
+    if (!json_is_string(words)) {
+        return;
+    }
+    nt_buf_init(&b, 1 << 20);
+    nt_buf_put_plain(&b, json_string_value(words));
+    (void)fprintf(stderr, "%s: %s\n", what, nt_buf_str(&b));
+    nt_buf_done(&b);
+}
+
 static void print_reasons(const json_t *answer)
 {
     const json_t *considered = json_object_get(answer, "considered"), *c, *why;
+    char what[32];
     size_t i, k;
     json_array_foreach(considered, i, c)
     {
         json_array_foreach(json_object_get(c, "why"), k, why)
         {
-            (void)fprintf(stderr, "profile %lld: %s\n", (long long)nt_json_opt_i64(c, "profile", 0),
-                          json_string_value(why));
+            (void)snprintf(what, sizeof(what), "profile %lld",
+                           (long long)nt_json_opt_i64(c, "profile", 0));
+            print_words(what, why);
         }
     }
 }
@@ -139,7 +155,7 @@ static int choose(const struct pull_args *a, const struct nt_buf *body, int64_t 
         *ret_id = nt_json_opt_i64(json_object_get(o, "profile"), "id", 0);
         json_array_foreach(json_object_get(o, "notes"), i, note)
         {
-            (void)fprintf(stderr, "note: %s\n", json_string_value(note));
+            print_words("note", note);
         }
     }
     json_decref(o);
@@ -198,7 +214,7 @@ static int run_pull(const void *opts, unsigned nargs, char **args, struct nt_err
         nt_buf_clear(&body);
         rc = nt_fetch(&f, &status, &body, err);
     }
-    if (rc == 0 && status == 304) {
+    if (rc == 0 && status == 304 && f.etag != NULL) {
         (void)printf("%s: profile %lld, as it was\n", a->out, (long long)id);
     } else if (rc == 0) {
         rc = status == 200 ? keep(a, id, &body, err) : refused(status, &body, err);

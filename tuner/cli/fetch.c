@@ -9,9 +9,22 @@
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { HEAD_MAX_BYTES = 65536 };
+
+/* A socket that waits for nothing longer than the limit, nor for a connection: -1 and errno. */
+static int limited_socket(int family, int type, int protocol)
+{
+    const struct timeval limit = {.tv_sec = NT_FETCH_SECONDS};
+    int fd = socket(family, type | SOCK_CLOEXEC, protocol);
+    if (fd >= 0) {
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+    }
+    return fd;
+}
 
 static int connect_unix(const char *path, int *ret_fd, struct nt_err *err)
 {
@@ -21,7 +34,7 @@ static int connect_unix(const char *path, int *ret_fd, struct nt_err *err)
         return nt_fail(err, NT_E_INVAL, 0, "the path of the socket is longer than %zu",
                        sizeof(a.sun_path) - 1);
     }
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    fd = limited_socket(AF_UNIX, SOCK_STREAM, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
         int rc = nt_fail(err, NT_E_IO, errno, "service at %s", path);
         if (fd >= 0) {
@@ -55,7 +68,7 @@ static int connect_tcp(const char *where, int *ret_fd, struct nt_err *err)
         return nt_fail(err, NT_E_IO, 0, "service at %s: %s", host, gai_strerror(rc));
     }
     for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next) {
-        fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, a->ai_protocol);
+        fd = limited_socket(a->ai_family, a->ai_socktype, a->ai_protocol);
         if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
             cause = errno;
             (void)close(fd);
@@ -96,16 +109,29 @@ static int send_all(int fd, const struct nt_buf *b, struct nt_err *err)
     return 0;
 }
 
+static time_t now_s(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* The whole answer has the limit: one that comes byte by byte would never end. */
 static int receive_all(int fd, struct nt_buf *b, struct nt_err *err)
 {
+    const time_t end = now_s() + NT_FETCH_SECONDS;
     char block[16384];
     ssize_t n;
-    while ((n = recv(fd, block, sizeof(block), 0)) > 0) {
+    while ((n = recv(fd, block, sizeof(block), 0)) > 0 && now_s() < end) {
         nt_buf_add(b, block, (size_t)n);
         if (b->failed) {
             return nt_fail(err, NT_E_IO, 0, "the answer is larger than %d MiB",
                            NT_FETCH_MAX_BYTES >> 20);
         }
+    }
+    if (n > 0 || (n < 0 && errno == EAGAIN)) {
+        return nt_fail(err, NT_E_IO, 0, "the service gave no whole answer within %d s",
+                       NT_FETCH_SECONDS);
     }
     return n < 0 ? nt_fail(err, NT_E_IO, errno, "reading from the service") : 0;
 }
@@ -135,15 +161,12 @@ static int split(const struct nt_buf *all, unsigned *ret_status, struct nt_buf *
 int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body,
              struct nt_err *err)
 {
-    const struct timeval limit = {.tv_sec = NT_FETCH_SECONDS};
     struct nt_buf out, in;
     int fd = -1, rc = open_connection(f->from, &fd, err);
 
     if (rc != 0) {
         return rc;
     }
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     nt_buf_init(&out, 4 << 20);
     nt_buf_init(&in, NT_FETCH_MAX_BYTES);
     nt_buf_printf(&out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", f->method, f->path,
