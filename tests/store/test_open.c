@@ -90,6 +90,12 @@ static void prepare_virtual(const char *path)
     make(path);
     run_sql(path, "CREATE VIRTUAL TABLE v USING fts5(x)");
 }
+static void prepare_endless(const char *path)
+{
+    make(path);
+    run_sql(path, "DROP TABLE checkrow; CREATE VIEW CheckRow AS WITH RECURSIVE n(i) AS"
+                  " (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i AS check_id FROM n");
+}
 static void prepare_cut(const char *path)
 {
     make(path);
@@ -111,6 +117,7 @@ static void test_what_is_not_ours(void **state)
         {"newer", prepare_newer, NT_E_STORE, NT_E_STORE, "version 99, written by a newer"},
         {"trigger", prepare_trigger, NT_E_STORE, NT_E_STORE, "triggers"},
         {"virtual table", prepare_virtual, NT_E_STORE, NT_E_STORE, "virtual tables"},
+        {"view as a table", prepare_endless, NT_E_STORE, NT_E_STORE, "in place of"},
         {"cut off", prepare_cut, NT_E_STORE, NT_E_STORE, "damaged"},
     };
     struct place *p = *state;

@@ -264,12 +264,29 @@ static void test_hostile_views(void **state)
     nt_store_close(s);
 }
 
+/* What an aggregate collects is under no limit of one value before it ends. */
+static void test_memory(void **state)
+{
+    struct nt_store *s = filled(*state, NT_STORE_READ);
+    struct nt_err e = {0};
+    struct table t = {0};
+    FAILS(nt_store_query(s,
+                         "WITH RECURSIVE w(n, s) AS (SELECT 0, 'sixteen letters.' UNION ALL"
+                         " SELECT n + 1, s || s FROM w WHERE n < 17), l AS (SELECT s FROM w WHERE"
+                         " n = 17), t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t LIMIT 1000)"
+                         " SELECT length(json_group_array(l.s)) FROM t, l",
+                         NULL, 0, NULL, keep, &t, NULL, &e),
+          NT_E_NO, "memory");
+    OK(nt_store_query(s, "SELECT 1", NULL, 0, NULL, keep, &t, NULL, &e));
+    nt_store_close(s);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, place_make, place_remove)
     const struct CMUnitTest tests[] = {
         T(test_answers),      T(test_arguments), T(test_refused),       T(test_limits),
-        T(test_reader_stops), T(test_views),     T(test_hostile_views),
+        T(test_reader_stops), T(test_views),     T(test_hostile_views), T(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

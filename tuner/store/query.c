@@ -3,8 +3,9 @@
  *
  * What keeps it harmless: an authorizer that allows reading and listed functions only, from the
  * preparation to the end (table-valued PRAGMAs prepare statements of their own while they run); one
- * statement; SQLite's limits lowered; a deadline in the progress handler; and a schema that is not
- * trusted (see connect in open.c).
+ * statement; SQLite's limits lowered; a deadline in the progress handler; a limit of SQLite's
+ * memory, since what an aggregate collects is under no other; and a schema that is not trusted (see
+ * connect in open.c).
  */
 #include "tuner/store/db.h"
 #include "tuner/base/text.h"
@@ -18,7 +19,8 @@ enum {
     VALUE_MAX_BYTES = 4 << 20,
     SQL_MAX_BYTES = 1 << 16,
     PATTERN_MAX_BYTES = 200,
-    OPS_BETWEEN_LOOKS = 2000
+    OPS_BETWEEN_LOOKS = 2000,
+    MEMORY_MAX_MIB = 512
 };
 
 /* Nothing here reads files, loads code, or keeps state; and no single call takes long, because the
@@ -127,6 +129,10 @@ static int query_fail(struct nt_store *s, const struct deadline *d,
         return nt_fail(err, NT_E_INVAL, 0, "query: %s", sqlite3_errmsg(s->db));
     case SQLITE_TOOBIG:
         return nt_fail(err, NT_E_INVAL, 0, "query: a value or the text is too large");
+    case SQLITE_NOMEM:
+        return nt_fail(err, NT_E_NO, 0,
+                       "the query needs more memory than there is or than %d MiB; ask for less",
+                       MEMORY_MAX_MIB);
     default:
         return nt_db_fail(s, err, "query");
     }
@@ -274,6 +280,8 @@ int nt_store_query(struct nt_store *s, const char *sql, const struct nt_value *a
     int rc;
 
     declare_json_tables(s);
+    /* The process's, and left so: nothing else here comes near it, and others may be querying. */
+    (void)sqlite3_hard_heap_limit64((sqlite3_int64)MEMORY_MAX_MIB << 20);
     for (size_t i = 0; i < NT_COUNT(narrow); i++) {
         before[i] = sqlite3_limit(s->db, narrow[i].id, narrow[i].value);
     }
