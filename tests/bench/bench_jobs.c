@@ -15,7 +15,7 @@ struct args {
     uint32_t seeds, tpe_seeds, ranks, nodes;
     const char *python, *script, *twist;
     uint64_t jobs, from;
-    bool alone;
+    bool alone, recorded_noise;
 };
 
 static const char *const twists[] = {"none",  "peaks", "cliff", "wrong", "noisy",
@@ -31,6 +31,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_U64, A, jobs, "jobs", 0, "N", "instead: whole jobs with their confirm"),
     NT_OPT(NT_O_U64, A, from, "from", 0, "SEED", "first seed (1)"),
     NT_OPT(NT_O_FLAG, A, alone, "alone", 0, NULL, "ours without its rivals"),
+    NT_OPT(NT_O_FLAG, A, recorded_noise, "recorded-noise", 0, NULL,
+           "a simulated machine as noisy as eager calls on recorded ones"),
     {.name = "twist",
      .type = NT_O_STR,
      .offset = offsetof(struct A, twist),
@@ -159,6 +161,7 @@ int main(int argc, char **argv)
     struct land l = {0};
     int rc = nt_cli_parse(&command, argc - 1, argv + 1, &a, &nargs, &help, &err);
 
+    land_recorded_noise = rc == 0 && a.recorded_noise;
     if (rc == 0 && help) {
         nt_cli_help("bench_jobs", &command, stdout);
         return 0;

@@ -33,7 +33,8 @@ struct land_arm {
     struct nt_executed executed;
     double true_ns; /* +inf: broken, never to be picked */
     double gap;     /* to the best of the case: 0.01 is 1 % */
-    double told;    /* what is sure of it; of a simulated machine all */
+    double told;    /* what is sure of it, this case seen alone; of a simulated machine all */
+    double sure;    /* … and all cases together */
 };
 struct land_case {
     struct nt_case cs;
@@ -70,6 +71,9 @@ NT_MUST_CHECK int land_recording(struct land *l, struct nt_recording *rec, const
                                  struct nt_err *err);
 void land_done(struct land *l);
 
+/* Simulated machines scatter as eager calls of two H200 on NVLink did (scripts/bench/model), in all
+ * modes; else as nt_sim_defaults. */
+extern bool land_recorded_noise;
 /* Another world of the same truth: other noise. */
 NT_MUST_CHECK int land_seed(struct land *l, uint64_t seed, struct nt_err *err);
 /* A gang of the world; plain data. */

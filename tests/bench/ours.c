@@ -114,7 +114,7 @@ static void take_standing(const struct play *y, struct outcome *ret)
         const struct land_arm *a = c == NULL ? NULL : x != NULL ? land_tuple(c, x) : &c->arm[0];
         if (a != NULL) {
             s->mean += a->gap;
-            s->worst = fmax(s->worst, a->told);
+            s->worst = fmax(s->worst, a->sure);
             s->exact += a->told <= 0.01;
             n++;
         }

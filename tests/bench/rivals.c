@@ -71,7 +71,7 @@ static void stand(struct hunt *h, bool last)
         const struct land_case *c = &h->l->cases[k];
         const struct land_arm *a = &c->arm[best_of(h, k)];
         s->mean += a->gap / h->l->ncases;
-        s->worst = fmax(s->worst, a->told);
+        s->worst = fmax(s->worst, a->sure);
         s->exact += (a->told <= 0.01) / (double)h->l->ncases;
     }
 }

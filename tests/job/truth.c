@@ -395,12 +395,13 @@ static size_t find_tuple(const struct nt_recording *r, enum nt_half half, const 
 }
 
 double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
-                 const char *vars, const struct nt_executed *x)
+                 const char *vars, const struct nt_executed *x, unsigned family)
 {
     static struct field f; /* large */
     size_t mine = find_tuple(rec, half, cs, vars, x, &f), other;
+    double alpha = family > 0 ? ALPHA / family : ALPHA_CASE;
 
-    return mine == f.n ? NAN : fmax(worst_of(&f, mine, ALPHA_CASE, &other).lo, 0);
+    return mine == f.n ? NAN : fmax(worst_of(&f, mine, alpha, &other).lo, 0);
 }
 
 static void judge_pick(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,

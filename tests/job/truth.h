@@ -54,10 +54,10 @@ NT_MUST_CHECK int truth_job(const struct truth_config *c, uint64_t seed, struct 
 NT_MUST_CHECK int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret,
                                      struct nt_err *err);
 /* By how much a tuple of a case is slower than another of its process setting, as far as half the
- * gangs can tell (see truth_gaps); log units, 0: not at all, NAN: not recorded there often enough.
- */
+ * gangs can tell (see truth_gaps): of this case alone (family 0), or when that is asked of so many
+ * cases together. Log units, 0: not at all, NAN: not recorded there often enough. */
 double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
-                 const char *vars, const struct nt_executed *x);
+                 const char *vars, const struct nt_executed *x, unsigned family);
 /* Device time of the exhaustive grid: every distinct tuple × case × process setting, 4 gangs × 5
  * blocks of the job's block length, gang starts included. */
 NT_MUST_CHECK int truth_grid(const struct truth_config *c, uint64_t *ret_ns, unsigned *ret_tuples,
