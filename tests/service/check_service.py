@@ -720,6 +720,12 @@ def part_pull():
                 topology(d, "pcie4")
             code, out = run(*job)
             assert code == 0 and says in out, (n, code, out)
+        for n, spoil in enumerate((lambda p: p.unlink(), lambda p: p.write_text("{"))):
+            spoil(d.dir / "nccltune-profile.json")
+            for says in ("no profile can be read", "nothing done"):
+                code, out = run(*job)
+                assert code == 0 and says in out, (n, code, out)
+            assert json.loads((d.dir / "nccltune-profile.json").read_text())["format"] == "nccltune-profile"
         assert d.stop() == 0
 
 

@@ -2,6 +2,7 @@
 #include "tuner/base/json.h"
 #include "tuner/service/look.h"
 #include "tuner/store/service.h"
+#include "profiles/json/profile.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -75,6 +76,15 @@ static void judge(struct state *s, uint64_t at_ms, bool *ret_changed, char *word
     nt_buf_done(&why);
 }
 
+/* What it ended well with: without it, doing nothing would leave the caller with nothing. */
+static bool profile_kept(const char *path)
+{
+    struct nt_profile *p = NULL;
+    bool kept = nt_profile_load(path, &p, NULL) == 0;
+    nt_profile_free(p);
+    return kept;
+}
+
 int nt_changed_look(const struct nt_changed *c, bool *ret_changed, char *words, size_t size,
                     struct nt_err *err)
 {
@@ -92,6 +102,10 @@ int nt_changed_look(const struct nt_changed *c, bool *ret_changed, char *words, 
         rc = rc == 0 ? nt_sight_parse(o, &s->was, err) : rc;
         if (rc == 0) {
             judge(s, at_ms, ret_changed, words, size);
+        }
+        if (rc == 0 && !*ret_changed && !profile_kept(c->out)) {
+            *ret_changed = true;
+            (void)snprintf(words, size, "no profile can be read at %s", c->out);
         }
     } else if (rc == 0) {
         *ret_changed = true;

@@ -686,8 +686,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
 {
     struct tune *t = calloc(1, sizeof(*t));
     struct tune_args given = *(const struct tune_args *)opts_;
-    const struct nt_changed changed = {
-        .rig = given.rig, .nccl = given.nccl, .db = given.db, .ranks = given.ranks};
+    const struct nt_changed changed = {given.rig, given.nccl, given.db, given.ranks, given.out};
     char words[512] = "";
     bool done = false, differs = true;
     int rc;
