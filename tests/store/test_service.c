@@ -195,8 +195,10 @@ static void test_backup(void **state)
     struct nt_err e = {0};
     struct nt_store *s = NULL, *copy = NULL;
     char path[160];
+    static const char *const names[] = {"file:x.db?mode=memory", ":memory:", "x?#%.db"};
     int64_t setting;
     (void)snprintf(path, sizeof(path), "%s/b.db", p->folder);
+    assert_int_equal(chdir(p->folder), 0); /* the names of no file are relative */
     OK(nt_store_open(p->db, NT_STORE_WRITE, &s, &e));
     (void)start_job(s, &setting);
     OK(nt_store_begin(s, &e)); /* somebody writes meanwhile */
@@ -206,7 +208,15 @@ static void test_backup(void **state)
     OK(nt_store_open(path, NT_STORE_READ, &copy, &e));
     assert_int_equal(count_of(path, "SELECT count(*) FROM job"), 1);
     nt_store_close(copy);
+    for (size_t i = 0; i < NT_COUNT(names); i++) {
+        OK(nt_store_backup(s, names[i], &e));
+        if (access(names[i], F_OK) != 0 || unlink(names[i]) != 0) {
+            fail_msg("no file '%s'", names[i]);
+        }
+    }
+    FAILS(nt_store_backup(s, "", &e), NT_E_INVAL, "empty");
     nt_store_close(s);
+    assert_int_equal(chdir("/"), 0);
 }
 
 int main(void)

@@ -127,6 +127,12 @@ static int look(const char *path, enum nt_store_mode mode, struct nt_err *err)
         return nt_fail(err, NT_E_STORE, 0, "database %s is a %s, not a file", path,
                        S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
     }
+    if (mode == NT_STORE_WRITE && access(path, W_OK) != 0) {
+        return nt_fail(err, NT_E_STORE, errno,
+                       "database %s cannot be written; see owner and mode of the file, its folder "
+                       "and its file system",
+                       path);
+    }
     if (st.st_size == 0 && mode == NT_STORE_READ) {
         return nt_fail(err, NT_E_STORE, 0,
                        "database %s is empty: nothing was ever written to it; name another with "

@@ -448,11 +448,20 @@ int nt_store_version(struct nt_store *s, int64_t *ret, struct nt_err *err)
 
 int nt_store_backup(struct nt_store *s, const char *path, struct nt_err *err)
 {
-    const struct nt_value v[] = {nt_v_text(path)};
+    char *uri = nt_db_uri(path, "mode=rwc"); /* bare, "", ":memory:" or "file:x" are no files */
+    const struct nt_value v[] = {nt_v_text(uri)};
     sqlite3_stmt *st = NULL;
     int rc;
 
+    if (uri == NULL) {
+        return nt_fail(err, NT_E_NOMEM, 0, "backup to %s", path);
+    }
+    if (path[0] == '\0') {
+        sqlite3_free(uri);
+        return nt_fail(err, NT_E_INVAL, 0, "the path of the backup is empty");
+    }
     if (access(path, F_OK) == 0) {
+        sqlite3_free(uri);
         return nt_fail(err, NT_E_INVAL, 0, "%s is there already; a backup overwrites nothing",
                        path);
     }
@@ -462,6 +471,7 @@ int nt_store_backup(struct nt_store *s, const char *path, struct nt_err *err)
         (void)unlink(path);
     }
     (void)sqlite3_finalize(st);
+    sqlite3_free(uri);
     return rc;
 }
 
