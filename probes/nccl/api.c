@@ -1,6 +1,8 @@
 #include "probes/nccl/api.h"
 #include <dlfcn.h>
 #include <link.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +16,22 @@ static void loaded_from(void *lib, const char *asked, char *out, size_t size)
     free(full);
 }
 
+/* Symbol and its place in struct nt_nccl. */
+static const struct {
+    const char *symbol;
+    size_t at;
+    bool optional;
+} functions[] = {
+#define X(type, field, args) {"nccl" #field, offsetof(struct nt_nccl, field), false},
+    NT_NCCL_FUNCTIONS(X)
+#undef X
+#define X(type, field, args) {"nccl" #field, offsetof(struct nt_nccl, field), true},
+        NT_NCCL_OPTIONAL(X)
+#undef X
+};
+
 int nt_nccl_open(struct nt_nccl *n, struct nt_err *err)
 {
-    void *symbol;
     const char *name = getenv(NT_ENV_NCCL_LIB);
     if (name == NULL || *name == '\0') {
         name = "libnccl.so.2";
@@ -28,20 +43,14 @@ int nt_nccl_open(struct nt_nccl *n, struct nt_err *err)
                        "no NCCL: %s; install libnccl2, or set %s to the path of libnccl.so.2",
                        dlerror(), NT_ENV_NCCL_LIB);
     }
-#define X(type, field, args)                                                                       \
-    symbol = dlsym(n->lib, "nccl" #field);                                                         \
-    memcpy(&n->field, &symbol, sizeof(symbol));                                                    \
-    if (symbol == NULL) {                                                                          \
-        return nt_fail(err, NT_E_MISSING, 0,                                                       \
-                       "%s has no nccl" #field "; NCCL 2.21 or later is needed", name);            \
+    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
+        void *symbol = dlsym(n->lib, functions[i].symbol);
+        if (symbol == NULL && !functions[i].optional) {
+            return nt_fail(err, NT_E_MISSING, 0, "%s has no %s; NCCL 2.21 or later is needed", name,
+                           functions[i].symbol);
+        }
+        memcpy((char *)n + functions[i].at, &symbol, sizeof(symbol));
     }
-    NT_NCCL_FUNCTIONS(X)
-#undef X
-#define X(type, field, args)                                                                       \
-    symbol = dlsym(n->lib, "nccl" #field);                                                         \
-    memcpy(&n->field, &symbol, sizeof(symbol));
-    NT_NCCL_OPTIONAL(X)
-#undef X
     loaded_from(n->lib, name, n->file, sizeof(n->file));
     return nt_nccl_check(n, NULL, 0, n->GetVersion(&n->version), "version", err);
 }
