@@ -414,6 +414,19 @@ class Engines(unittest.TestCase):
         x.is_cpu = True
         self.assertEqual(self.sglang_group(s).all_reduce(x).value, "engine")
 
+    def test_receipts_of_dead_processes_go_when_there_are_too_many(self):
+        receipt = importlib.import_module("nccltune_engines.receipt")
+        place = pathlib.Path(self.folder.name)
+        texts = {"dead": "process 999999999 1 b h", "dead2": "process 999999998 1 b h", "alive": f"process {os.getpid()} 1 b h",
+                 "elsewhere": "process 999999999 1 b other", "last boot": f"process {os.getpid()} 1 a h", "foreign": "x", "new": "process 9 1 b h"}
+        for age, (name, text) in enumerate(texts.items()):
+            (place / f"{name}.backends").write_text(f"nccltune-backends 1\n{text}\n")
+            os.utime(place / f"{name}.backends", (1000 + age, 1000 + age))
+        receipt.tidy(str(place), "b", "h", most=6)
+        self.assertEqual({p.stem for p in place.glob("*.backends")}, set(texts) - {"dead"})
+        receipt.tidy(str(place), "b", "h", most=1)
+        self.assertEqual({p.stem for p in place.glob("*.backends")}, {"alive", "elsewhere", "foreign", "new"})
+
     def test_a_receipt_that_cannot_be_written_stops_nothing(self):
         os.environ["NCCLTUNE_RECEIPTS"] = "/proc/none"
         self.tell("sglang")

@@ -119,7 +119,7 @@ class State:
         choice = choices.get((tensor.dtype, capturing()))
         if choice is None or tensor.is_cpu:
             return original(self.group, tensor)
-        i = choice.find(tensor.numel() * tensor.element_size())
+        i = choice.find(tensor.nbytes)
         if i < 0:
             choice.left += 1
             return original(self.group, tensor)

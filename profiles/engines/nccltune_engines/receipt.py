@@ -1,7 +1,7 @@
-"""What the plugin of one process writes down: <folder>/<pid>.<start ticks>.backends, text, renewed as a whole.
+"""What the plugin of one process writes down: <folder>/engine-<pid>.<start ticks>.backends, text, renewed as a whole.
 
     nccltune-backends 1
-    process <pid> <start ticks> <boot id>
+    process <pid> <start ticks> <boot id> <host>
     engine sglang 0.5.23
     table <hash>
     state on | off: <reason>
@@ -11,13 +11,13 @@
     left tp:0 eager bf16 12
 
 Calls are counted when they are made or captured, not when a graph is replayed. The file is renewed when a group comes,
-when a count reaches a power of two, and at the process's end.
+when a count reaches a power of two, and at the process's end. Above MOST of them the oldest of dead processes go.
 """
 import atexit
 import os
 import stat
 
-SUFFIX = ".backends"
+SUFFIX, MOST = ".backends", 512
 
 
 def folder():
@@ -56,6 +56,21 @@ def mapped_libraries():
     return found
 
 
+def tidy(place, boot, host, most=MOST):
+    """Removes the oldest receipts of processes that are gone, down to `most`. One of another host may live unseen."""
+    names = [n for n in os.listdir(place) if n.endswith(SUFFIX)]
+    if len(names) <= most:
+        return
+    paths = sorted((os.path.join(place, n) for n in names), key=lambda p: os.lstat(p).st_mtime_ns)
+    for path in paths[:len(paths) - most]:
+        with open(path, encoding="utf-8", errors="replace", opener=lambda p, _: os.open(p, os.O_RDONLY | os.O_NOFOLLOW)) as f:
+            lines = f.read(512).split("\n")
+        words = lines[1].split(" ") if len(lines) > 1 else []
+        if len(words) == 5 and words[0] == "process" and (words[3] != boot or (
+                words[4] == host and not os.path.exists(f"/proc/{words[1]}"))):
+            os.unlink(path)
+
+
 class Receipt:
     def __init__(self, engine, told):
         self.engine, self.version, self.told = engine, "unknown", told
@@ -71,8 +86,10 @@ class Receipt:
         ticks = start_ticks()
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as f:
             boot = f.read().strip()
-        self.first = ["nccltune-backends 1", f"process {self.pid} {ticks} {boot}"]
-        self.path = os.path.join(place, f"{self.pid}.{ticks}{SUFFIX}")
+        host = os.uname().nodename
+        self.first = ["nccltune-backends 1", f"process {self.pid} {ticks} {boot} {host}"]
+        tidy(place, boot, host)
+        self.path = os.path.join(place, f"engine-{self.pid}.{ticks}{SUFFIX}")
 
     def text(self):
         lines = [*self.first, f"engine {self.engine} {self.version}", f"table {self.told or 'none'}", f"state {self.state}"]

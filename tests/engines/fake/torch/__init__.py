@@ -19,14 +19,12 @@ class Tensor:
     def __init__(self, size_bytes, dtype=bfloat16, value=1):
         self.dtype, self.count, self.value = dtype, size_bytes // dtype.size, value
 
-    def numel(self):
-        return self.count
-
-    def element_size(self):
-        return self.dtype.size
+    @property
+    def nbytes(self):
+        return self.count * self.dtype.size
 
     def clone(self):
-        return Tensor(self.count * self.dtype.size, self.dtype, self.value)
+        return Tensor(self.nbytes, self.dtype, self.value)
 
 
 class compiler:

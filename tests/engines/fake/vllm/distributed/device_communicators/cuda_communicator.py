@@ -17,7 +17,7 @@ class Comm:
         return result
 
     def _fits(self, tensor):
-        return tensor.numel() * tensor.element_size() <= self.limit
+        return tensor.nbytes <= self.limit
 
 
 class CustomAllreduce(Comm):
