@@ -1,5 +1,6 @@
 """The framework probe: its tables against the C code's, its data against pattern.h's rules, and whole gangs over gloo."""
 import json
+import os
 import pathlib
 import re
 import socket
@@ -194,6 +195,21 @@ class Gangs(unittest.TestCase):
             self.assertLess(time.monotonic() - begin, 10)
             self.assertNotEqual(g.ranks[1].wait(5), 0)
             self.assertIn("faulty.py", g.said())
+
+    @unittest.skipUnless(os.environ.get("NT_BUILD_DIR"), "no built program")
+    def test_a_job_by_the_real_supervisor(self):
+        """As far as the noise of this machine lets it go: exit 4 is the job's own verdict on that."""
+        sys.path.insert(0, str(driver.SOURCE / "tests/e2e"))
+        import job
+        with job.Place(os.environ["NT_BUILD_DIR"]) as p:
+            rc, out, err = p.tune(
+                "--rig", "nccl", "--probe", driver.PROBE / "nccltune-probe-framework", "--ranks", "2", "--sizes", "64K,256K", "--modes",
+                "eager,stream", "--collectives", "all_reduce", "--effort", "quick", "--pairs", "8", "--backends",
+                "nccl,torch-distributed,custom-allreduce", "--env", "NCCLTUNE_PROBE_ON_HOST=1", "--env", "NCCLTUNE_PYTHON=" + PYTHON,
+                "--env", "NCCLTUNE_ENGINE=vllm", timeout=250)
+            self.assertIn(rc, (0, 4), out + err)
+            self.assertEqual({s for s, in p.sql("SELECT DISTINCT status FROM trial")} - {"unavailable"}, {"ok"}, out + err)
+            self.assertEqual(p.left_behind(), [])
 
     def test_ranks_end_with_their_driver(self):
         with driver.Gang(python=PYTHON) as g:
