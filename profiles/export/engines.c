@@ -1,6 +1,7 @@
 /* Forms for SGLang and vLLM: the flags and variables that come as close to the profile's backends
  * as the engine allows, the table for the plugin, which can tell sizes and modes apart, and what
  * neither can be told. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -230,8 +231,8 @@ static void engine_words(struct form *f)
             say(f, w->with);
         }
         if (largest > 0 && w->size_var != NULL) {
-            (void)snprintf(text, sizeof(text), "%s=%llu", w->size_var,
-                           (unsigned long long)(largest / w->size_unit + 1));
+            uint64_t units = largest / w->size_unit + 1;
+            (void)snprintf(text, sizeof(text), "%s=%" PRIu64, w->size_var, units);
             say(f, text);
         }
         if (largest == 0 && w->without != NULL && asked(p, w->backend)) {
