@@ -100,15 +100,16 @@ static void job_metrics(const struct nt_service *s, struct nt_buf *b)
 
 static uint64_t resident_bytes(void)
 {
-    unsigned long pages = 0, resident = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
+    char line[128] = "", *rest = line;
+    FILE *f = fopen("/proc/self/statm", "re"); /* pages: all, resident, … */
     if (f != NULL) {
-        if (fscanf(f, "%lu %lu", &pages, &resident) != 2) {
-            resident = 0;
+        if (fgets(line, sizeof(line), f) == NULL) {
+            line[0] = '\0';
         }
         (void)fclose(f);
     }
-    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+    (void)strtoul(rest, &rest, 10);
+    return (uint64_t)strtoul(rest, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 int nt_api_metrics(struct nt_exchange *x, struct nt_err *err)

@@ -557,14 +557,14 @@ static void resume(struct request *r)
     }
 }
 
-void nt_http_answer(struct nt_http *h, struct nt_http_req *pub)
+void nt_http_answer(struct nt_http *h, struct nt_http_req *r)
 {
-    struct request *r = (struct request *)(void *)pub; /* its first member */
-    nt_assert(r->handed && !r->ready);
-    r->ready = true;
-    if (r->suspended) {
-        unlink_held(r);
-        resume(r);
+    struct request *own = (struct request *)(void *)r; /* its first member */
+    nt_assert(own->handed && !own->ready);
+    own->ready = true;
+    if (own->suspended) {
+        unlink_held(own);
+        resume(own);
         (void)uv_timer_start(&h->timer, on_timer, 0, 0);
     }
 }
@@ -613,6 +613,8 @@ unsigned nt_http_port(const struct nt_http *h)
 
 /* --- opening and closing ------------------------------------------------------------------------
  */
+
+static void log_mhd(void *cls, const char *fmt, va_list ap) NT_PRINTF(2, 0);
 
 static void log_mhd(void *cls, const char *fmt, va_list ap)
 {

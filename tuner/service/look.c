@@ -114,22 +114,27 @@ static void load_by_nvml(const struct nt_config *c, int parent, struct nt_sight 
 /* "GPU PERCENT [foreign]" lines, for machines whose load something else knows. */
 static void load_by_file(const struct nt_config *c, struct nt_sight *s)
 {
-    char line[128], word[16];
+    char line[128];
     FILE *f = fopen(c->load, "re");
     if (f == NULL) {
         return;
     }
     s->load_known = true;
     while (fgets(line, sizeof(line), f) != NULL) {
-        unsigned gpu, percent;
-        int n = sscanf(line, "%u %u %15s", &gpu, &percent, word);
-        if (n < 2 || gpu > 63) {
+        char *at = line, *rest;
+        unsigned long gpu = strtoul(at, &rest, 10), percent;
+        if (rest == at || gpu > 63) {
+            continue;
+        }
+        at = rest;
+        percent = strtoul(at, &rest, 10);
+        if (rest == at) {
             continue;
         }
         if (percent > c->idle_busy_percent) {
             s->busy |= UINT64_C(1) << gpu;
         }
-        if (n == 3 && strcmp(word, "foreign") == 0) {
+        if (strstr(rest, "foreign") != NULL) {
             s->foreign |= UINT64_C(1) << gpu;
             s->busy |= UINT64_C(1) << gpu;
         }

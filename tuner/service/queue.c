@@ -17,16 +17,23 @@ enum {
 /* --- windows ------------------------------------------------------------------------------------
  */
 
+/* "22:00" */
 static bool clock_time(const char *text, uint16_t *ret)
 {
-    unsigned h, m;
-    char extra;
-    if (sscanf(text, "%2u:%2u%c", &h, &m, &extra) != 2 || h > 24 || m > 59 ||
-        h * 60 + m > DAY_MINUTES) {
+    static const char digits[] = "0123456789";
+    size_t h = strspn(text, digits), m = text[h] == ':' ? strspn(text + h + 1, digits) : 0;
+    unsigned long minutes;
+
+    if (h < 1 || h > 2 || m != 2 || text[h + 1 + m] != '\0') {
         return false;
     }
-    *ret = (uint16_t)(h * 60 + m);
-    return true;
+    minutes = strtoul(text + h + 1, NULL, 10);
+    if (minutes > 59) {
+        return false;
+    }
+    minutes += 60 * strtoul(text, NULL, 10);
+    *ret = (uint16_t)minutes;
+    return minutes <= DAY_MINUTES;
 }
 
 int nt_windows_parse(const char *text, struct nt_window *ret, size_t *ret_n, struct nt_err *err)
