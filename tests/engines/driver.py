@@ -15,10 +15,10 @@ CALL = {"backend": "torch-distributed", "algo": None, "proto": None, "channels":
 
 
 def torch_python():
-    """An interpreter that has PyTorch, or None: NT_TORCH_PYTHON, this one, that of build/venv, the system's."""
+    """An interpreter that has PyTorch 2.3 or later, or None: NT_TORCH_PYTHON, this one, that of build/venv, the system's."""
     for python in (os.environ.get("NT_TORCH_PYTHON"), sys.executable, SOURCE / "build/venv/bin/python", "/usr/bin/python3"):
         if python and os.access(python, os.X_OK) and subprocess.run(
-                [python, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('torch') is None)"],
+                [python, "-c", "import importlib.metadata as m, sys; sys.exit(tuple(map(int, m.version('torch').split('.')[:2])) < (2, 3))"],
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
             return str(python)
     return None

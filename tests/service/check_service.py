@@ -455,6 +455,10 @@ def part_faults():
         assert d.get("/healthz")["status"] == "ok"
         job = d.post("/v1/jobs", {"rig": "replay", "seed": 9}, 201)["id"]
         assert d.wait(job)["state"] == "done"
+        second = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf", "--listen", f"unix:{d.dir}/other"], env=d.environment(),
+                                capture_output=True, text=True, timeout=20)
+        assert second.returncode == 3 and "another service works on" in second.stderr, (second.returncode, second.stderr)
+        assert d.get("/healthz")["status"] == "ok"
         d.stop()
         if os.getuid() != 0:  # root writes to what it may not
             os.chmod(d.db, 0o444)

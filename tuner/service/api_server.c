@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { ASKS_MAX = 4, ASK_MS = 10000, ASK_OUT_BYTES = 32 << 20 };
+enum { ASKS_MAX = 4, ASK_MS = 10000, ASK_OUT_BYTES = 32 << 20, DOCUMENT_BYTES = 4 << 20 };
 
 int nt_api_healthz(struct nt_exchange *x, struct nt_err *err)
 {
@@ -27,7 +27,12 @@ int nt_api_healthz(struct nt_exchange *x, struct nt_err *err)
 int nt_api_openapi(struct nt_exchange *x, struct nt_err *err)
 {
     struct nt_http_answer *a = &x->r->answer;
-    nt_service_openapi(x->s->o->version, &a->body);
+    struct nt_buf *doc = &x->s->openapi;
+    if (doc->len == 0) { /* anybody may ask, as often as they like */
+        nt_buf_init(doc, DOCUMENT_BYTES);
+        nt_service_openapi(x->s->o->version, doc);
+    }
+    nt_buf_add(&a->body, nt_buf_str(doc), doc->len);
     a->status = 200;
     a->type = "application/json";
     return a->body.failed ? nt_fail(err, NT_E_NOMEM, 0, "document") : 0;

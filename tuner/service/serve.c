@@ -6,6 +6,9 @@
 #include "tuner/service/assets.h"
 #include "tuner/service/service_i.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -674,10 +677,30 @@ static void raise_files(const struct nt_config *c)
     }
 }
 
+/* One service a database: two would start each other's jobs. The lock is on the database itself and
+ * of another kind than SQLite's, goes with the process whatever ends it, and is not inherited. Its
+ * descriptor must be closed after the store, whose own locks would go with it. */
+static int lock_database(const char *path, int *ret_fd, struct nt_err *err)
+{
+    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (*ret_fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "database %s", path);
+    }
+    if (flock(*ret_fd, LOCK_EX | LOCK_NB) != 0) {
+        return errno == EWOULDBLOCK
+                   ? nt_fail(err, NT_E_MISSING, 0,
+                             "another service works on %s; end it, or name another database for "
+                             "this one",
+                             path)
+                   : nt_fail(err, NT_E_IO, errno, "lock %s", path);
+    }
+    return 0;
+}
+
 int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
 {
     struct nt_service *s = calloc(1, sizeof(*s));
-    int rc;
+    int lock = -1, rc;
 
     if (s == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "service");
@@ -692,6 +715,7 @@ int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
     rc = nt_store_default_path(s->c->database[0] != '\0' ? s->c->database : NULL, true, s->database,
                                sizeof(s->database), err);
     rc = rc == 0 ? nt_store_open(s->database, NT_STORE_WRITE, &s->store, err) : rc;
+    rc = rc == 0 ? lock_database(s->database, &lock, err) : rc;
     if (rc == 0 && s->c->tokens[0] != '\0') {
         rc = nt_access_read(&s->access, s->c->tokens, err);
     }
@@ -713,6 +737,10 @@ int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
         nt_assert(uv_loop_close(&s->loop) == 0);
     }
     nt_store_close(s->store);
+    nt_buf_done(&s->openapi);
     free(s);
+    if (lock >= 0) {
+        (void)close(lock);
+    }
     return rc;
 }

@@ -37,6 +37,7 @@ struct nt_service {
     int64_t version;        /* of the database, as last looked at */
     uint64_t version_ms;
     struct nt_err trouble; /* of the last write; code 0: none */
+    struct nt_buf openapi; /* the document, once it was asked for */
     struct nt_http *http;
     struct nt_access access;
     struct nt_cache cache;
