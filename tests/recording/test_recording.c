@@ -28,7 +28,7 @@ static struct nt_block block_of(uint64_t gang)
     return (struct nt_block){.cs = {1000, NT_ALL_REDUCE, NT_BF16, NT_IN_PLACE, NT_GRAPH},
                              .flags = NT_M_BUSY | NT_M_READBACK,
                              .process = "NCCL_PROTO=LL,Simple NCCL_X=\"q\"",
-                             .call = {NT_RING, NT_LL, 4, 4096},
+                             .call = {NT_RING, NT_LL, 4, 4096, NT_BE_NCCL},
                              .executed = {NT_RING, NT_LL, 4, 16},
                              .gang = gang,
                              .status = NT_ST_OK,
