@@ -464,6 +464,7 @@ def part_faults():
             os.chmod(d.db, 0o444)
             r = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf"], env=d.environment(), capture_output=True, text=True, timeout=20)
             assert r.returncode == 1 and "cannot be written" in r.stderr, r.stderr
+            os.chmod(d.db, 0o644)
         d.db.write_bytes(b"no database at all" * 100)
         r = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf"], env=d.environment(), capture_output=True, text=True, timeout=20)
         assert r.returncode == 1 and ("not an nccltune database" in r.stderr or "is damaged" in r.stderr), r.stderr
