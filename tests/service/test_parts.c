@@ -16,6 +16,33 @@
 #include "tuner/service/config.h"
 #include "tuner/service/events.h"
 #include "tuner/service/service.h"
+#include "tuner/service/uevent.h"
+
+static void test_uevents(void **state)
+{
+#define M(text) text, sizeof(text)
+    static const struct {
+        const char *message;
+        size_t len;
+        bool matters;
+    } rows[] = {
+        {M("add@/devices/pci0000:00/0000:00:06.0\0ACTION=add\0SUBSYSTEM=pci"), true},
+        {M("change@/devices/virtual/net/eth0\0ACTION=change\0SUBSYSTEM=net"), true},
+        {M("remove@/module/nvidia_uvm\0DEVPATH=/module/nvidia_uvm\0SUBSYSTEM=module"), true},
+        {M("add@/module/loop\0DEVPATH=/module/loop\0SUBSYSTEM=module"), false},
+        {M("change@/devices/virtual/block/loop0\0SUBSYSTEM=block"), false},
+        {M("libudev"), false},
+        {"SUBSYSTEM=pci", 13, false}, /* cut off */
+        {"", 0, false},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (nt_uevent_matters(rows[i].message, rows[i].len) != rows[i].matters) {
+            fail_msg("%s", rows[i].message);
+        }
+    }
+#undef M
+}
 
 static void test_config(void **state)
 {
@@ -323,10 +350,10 @@ static void test_headers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_config), cmocka_unit_test(test_config_print),
-        cmocka_unit_test(test_access), cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_params), cmocka_unit_test(test_openapi),
-        cmocka_unit_test(test_events), cmocka_unit_test(test_cache),
-        cmocka_unit_test(test_headers)};
+        cmocka_unit_test(test_uevents),      cmocka_unit_test(test_config),
+        cmocka_unit_test(test_config_print), cmocka_unit_test(test_access),
+        cmocka_unit_test(test_routes),       cmocka_unit_test(test_params),
+        cmocka_unit_test(test_openapi),      cmocka_unit_test(test_events),
+        cmocka_unit_test(test_cache),        cmocka_unit_test(test_headers)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -543,6 +543,7 @@ static void finish(struct nt_service *s)
     s->closed = true;
     nt_http_close(s->http);
     s->http = NULL;
+    nt_uevents_close(&s->uevents);
     nt_watcher_close(s);
     close_handle(&s->queue_timer);
     close_handle(&s->slow_timer);
@@ -628,6 +629,11 @@ static int open_places(struct nt_service *s, struct nt_err *err)
     return rc == 0 && n == 0 ? nt_fail(err, NT_E_INVAL, 0, "listen says no place") : rc;
 }
 
+static void on_event(void *data)
+{
+    nt_watcher_look(data);
+}
+
 static int open_all(struct nt_service *s, struct nt_err *err)
 {
     static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
@@ -650,6 +656,9 @@ static int open_all(struct nt_service *s, struct nt_err *err)
     rc = nt_http_new(&s->loop, &limits, &app, &s->http, err);
     rc = rc == 0 ? nt_jobs_open(s, err) : rc;
     rc = rc == 0 ? nt_watcher_open(s, err) : rc;
+    if (rc == 0 && s->c->topology[0] == '\0') { /* a file is nobody's event */
+        nt_uevents_open(&s->uevents, &s->loop, on_event, s);
+    }
     if (rc == 0) {
         rc = nt_store_profile_list(s->store, 0, 1, note_newest, s, err);
         s->newest_known = true;

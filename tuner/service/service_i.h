@@ -1,5 +1,6 @@
 /* service_i - what the files of the service share. */
 #pragma once
+#include "tuner/service/uevent.h"
 #include "tuner/service/api.h"
 #include "tuner/service/cache.h"
 #include "tuner/service/child.h"
@@ -46,6 +47,7 @@ struct nt_service {
     struct nt_queue queue;
     struct nt_running *running;
     struct nt_watcher *watcher;
+    struct nt_uevents uevents;
     struct {
         struct nt_store *store; /* NULL: not open */
         bool busy;
