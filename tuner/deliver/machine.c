@@ -19,26 +19,11 @@ static void first_line(const char *path, char *out, size_t size)
     out[strcspn(out, "\n")] = '\0';
 }
 
-/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Sun …" → "580.65.06": the first word
- * that is a version. */
-static void driver_from_proc(char out[64])
-{
-    char line[256], *rest = NULL;
-
-    first_line("/proc/driver/nvidia/version", line, sizeof(line));
-    for (char *w = strtok_r(line, " \t", &rest); w != NULL; w = strtok_r(NULL, " \t", &rest)) {
-        if (strchr(w, '.') != NULL && w[strspn(w, "0123456789.")] == '\0') {
-            (void)snprintf(out, 64, "%.63s", w);
-            return;
-        }
-    }
-}
-
 void nt_machine_read(const struct nt_machine_opts *opts, const struct nt_command_line *command,
                      struct nt_machine *ret)
 {
     struct utsname u;
-    char folder[PATH_MAX], cache[PATH_MAX + 16];
+    char folder[PATH_MAX], cache[PATH_MAX + 16], line[256];
     bool has_cache;
     int rc;
 
@@ -54,7 +39,8 @@ void nt_machine_read(const struct nt_machine_opts *opts, const struct nt_command
     }
     ret->clocks = nt_clocks_read(opts->nvml, ret->driver, ret->cuda);
     if (ret->driver[0] == '\0') {
-        driver_from_proc(ret->driver);
+        first_line("/proc/driver/nvidia/version", line, sizeof(line));
+        nt_driver_version(line, ret->driver, sizeof(ret->driver));
     }
     if (uname(&u) == 0) {
         (void)snprintf(ret->kernel, sizeof(ret->kernel), "%.79s", u.release);

@@ -26,20 +26,6 @@ static void cuda_text(int v, char *out, size_t size)
     (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
 }
 
-void nt_driver_version(const char *text, char *out, size_t size)
-{
-    for (const char *at = text; (at = strpbrk(at, "0123456789")) != NULL;) {
-        size_t n = strspn(at, "0123456789.");
-        bool word = at == text || at[-1] == ' ' || at[-1] == '\t';
-
-        if (word && memchr(at, '.', n) != NULL) {
-            (void)snprintf(out, size, "%.*s", (int)n, at);
-            return;
-        }
-        at += n;
-    }
-}
-
 /* The display driver's own version ("580.159.04"), where the kernel module tells it; else what CUDA
  * says of it. */
 static void driver_text(const struct nt_hello *hello, bool replay, char *out, size_t size)

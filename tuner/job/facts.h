@@ -17,9 +17,6 @@ struct nt_facts {
     char text[1024];
 };
 
-/* The version in the text of /proc/driver/nvidia/version: its first word that is one ("580.65.06").
- * Nothing found: out is left alone. */
-void nt_driver_version(const char *text, char *out, size_t size);
 void nt_facts_done(struct nt_facts *f);
 NT_MUST_CHECK int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello,
                                 const struct nt_ready *ready, unsigned world, struct nt_err *err);

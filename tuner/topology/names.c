@@ -123,3 +123,17 @@ char *nt_net_label(const struct nt_topology *t, int net, char *out, size_t size)
     }
     return out;
 }
+
+void nt_driver_version(const char *text, char *out, size_t size)
+{
+    for (const char *at = text; (at = strpbrk(at, "0123456789")) != NULL;) {
+        size_t n = strspn(at, "0123456789.");
+        bool word = at == text || at[-1] == ' ' || at[-1] == '\t';
+
+        if (word && memchr(at, '.', n) != NULL) {
+            (void)snprintf(out, size, "%.*s", (int)n, at);
+            return;
+        }
+        at += n;
+    }
+}

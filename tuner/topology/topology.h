@@ -288,3 +288,6 @@ NT_MUST_CHECK int nt_placement_of(const struct nt_topology *t, const uint16_t *g
 void nt_topology_draw(const struct nt_topology *t, int columns, struct nt_buf *out);
 /* The whole as an object; NULL when out of memory. The caller owns it. */
 json_t *nt_topology_json(const struct nt_topology *t);
+/* The version in the text of /proc/driver/nvidia/version: its first word that is one ("580.65.06").
+ * Nothing found: out is left alone. */
+void nt_driver_version(const char *text, char *out, size_t size);

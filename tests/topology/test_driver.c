@@ -5,7 +5,7 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "tuner/job/facts.h"
+#include "tuner/topology/topology.h"
 
 static void test_driver_version(void **state)
 {
