@@ -179,11 +179,17 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
     }
 }
 
+static uint32_t check_blocks(const struct nt_plan *p, uint32_t index)
+{
+    const struct backend_check *c = &p->backends.checks[index];
+
+    return confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
+}
+
 static bool start_pair(struct nt_plan *p)
 {
     struct backends *b = &p->backends;
     enum nt_arm arms[NT_PLAN_GANGS];
-    uint32_t order[NT_PLAN_GANGS], points[MAX_BACKEND_CHECKS];
     size_t n = 0;
 
     arms[n++] = NT_ARM_DEFAULT;
@@ -194,33 +200,7 @@ static bool start_pair(struct nt_plan *p)
     if (p->spec.as_found[0] != '\0') {
         arms[n++] = NT_ARM_AS_FOUND;
     }
-    for (uint32_t i = (uint32_t)n; i > 1; i--) { /* start order at random */
-        uint32_t j = (uint32_t)nt_rng_below(&p->rng, i);
-        enum nt_arm swap = arms[i - 1];
-        arms[i - 1] = arms[j];
-        arms[j] = swap;
-    }
-    (void)plan_start(p, arms, n, p->table_setting);
-    for (uint32_t i = 0; i < b->nchecks; i++) {
-        points[i] = i;
-    }
-    nt_rng_shuffle(&p->rng, points, b->nchecks);
-    for (uint32_t i = 0; i < b->nchecks; i++) {
-        const struct backend_check *c = &b->checks[points[i]];
-        uint32_t blocks = confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
-        for (uint32_t k = 0; k < n; k++) {
-            order[k] = k;
-        }
-        nt_rng_shuffle(&p->rng, order, n);
-        for (uint32_t rep = 0; rep < blocks; rep += 2) {
-            for (size_t k = 0; k < n; k++) { /* A B … */
-                push_check(p, points[i], order[k], rep);
-            }
-            for (size_t k = n; k-- > 0;) { /* … B A */
-                push_check(p, points[i], order[k], rep + 1);
-            }
-        }
-    }
+    confirm_start_pair(p, arms, n, (uint32_t)b->nchecks, check_blocks, push_check);
     return true;
 }
 

@@ -435,10 +435,51 @@ static void push_check(struct nt_plan *p, uint32_t index, size_t live, uint32_t 
     }
 }
 
+static uint32_t check_blocks(const struct nt_plan *p, uint32_t index)
+{
+    const struct check_point *c = &p->confirm.points[index];
+
+    return confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
+}
+
+void confirm_start_pair(struct nt_plan *p, enum nt_arm *arms, size_t n, uint32_t npoints,
+                        uint32_t (*blocks_of)(const struct nt_plan *p, uint32_t index),
+                        void (*push)(struct nt_plan *p, uint32_t index, size_t live, uint32_t rep))
+{
+    uint32_t order[NT_PLAN_GANGS], points[MAX_CHECKS];
+
+    nt_assert(n <= NT_PLAN_GANGS && npoints <= MAX_CHECKS);
+    for (uint32_t i = (uint32_t)n; i > 1; i--) { /* start order at random */
+        uint32_t j = (uint32_t)nt_rng_below(&p->rng, i);
+        enum nt_arm swap = arms[i - 1];
+        arms[i - 1] = arms[j];
+        arms[j] = swap;
+    }
+    (void)plan_start(p, arms, n, p->table_setting);
+    for (uint32_t i = 0; i < npoints; i++) {
+        points[i] = i;
+    }
+    nt_rng_shuffle(&p->rng, points, npoints);
+    for (uint32_t i = 0; i < npoints; i++) {
+        uint32_t blocks = blocks_of(p, points[i]);
+        for (uint32_t k = 0; k < n; k++) {
+            order[k] = k;
+        }
+        nt_rng_shuffle(&p->rng, order, n);
+        for (uint32_t b = 0; b < blocks; b += 2) {
+            for (size_t k = 0; k < n; k++) { /* A B … */
+                push(p, points[i], order[k], b);
+            }
+            for (size_t k = n; k-- > 0;) { /* … B A */
+                push(p, points[i], order[k], b + 1);
+            }
+        }
+    }
+}
+
 static bool start_pair(struct nt_plan *p)
 {
     enum nt_arm arms[NT_PLAN_GANGS];
-    uint32_t order[NT_PLAN_GANGS], points[MAX_CHECKS];
     size_t n = 0;
 
     arms[n++] = NT_ARM_DEFAULT;
@@ -451,33 +492,7 @@ static bool start_pair(struct nt_plan *p)
     if (p->spec.as_found[0] != '\0') {
         arms[n++] = NT_ARM_AS_FOUND;
     }
-    for (uint32_t i = (uint32_t)n; i > 1; i--) { /* start order at random */
-        uint32_t j = (uint32_t)nt_rng_below(&p->rng, i);
-        enum nt_arm swap = arms[i - 1];
-        arms[i - 1] = arms[j];
-        arms[j] = swap;
-    }
-    (void)plan_start(p, arms, n, p->table_setting);
-    for (uint32_t i = 0; i < p->confirm.npoints; i++) {
-        points[i] = i;
-    }
-    nt_rng_shuffle(&p->rng, points, p->confirm.npoints);
-    for (uint32_t i = 0; i < p->confirm.npoints; i++) {
-        const struct check_point *c = &p->confirm.points[points[i]];
-        uint32_t blocks = confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
-        for (uint32_t k = 0; k < n; k++) {
-            order[k] = k;
-        }
-        nt_rng_shuffle(&p->rng, order, n);
-        for (uint32_t b = 0; b < blocks; b += 2) {
-            for (size_t k = 0; k < n; k++) { /* A B … */
-                push_check(p, points[i], order[k], b);
-            }
-            for (size_t k = n; k-- > 0;) { /* … B A */
-                push_check(p, points[i], order[k], b + 1);
-            }
-        }
-    }
+    confirm_start_pair(p, arms, n, (uint32_t)p->confirm.npoints, check_blocks, push_check);
     return true;
 }
 

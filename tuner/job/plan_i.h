@@ -323,6 +323,11 @@ bool backends_next_pair(struct nt_plan *p);    /* false: judged */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
+/* Starts a pair of these arms in an order by chance, and queues their blocks at all points: points
+ * in an order by chance, A B … B A at each. */
+void confirm_start_pair(struct nt_plan *p, enum nt_arm *arms, size_t n, uint32_t npoints,
+                        uint32_t (*blocks_of)(const struct nt_plan *p, uint32_t index),
+                        void (*push)(struct nt_plan *p, uint32_t index, size_t live, uint32_t rep));
 /* sd of log(tuned / default) of one pair, as the preflight saw the noise */
 double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m);
 void confirm_free(struct nt_plan *p);
