@@ -9,7 +9,7 @@
 
 enum { SATURATED = 2 << 20 };
 enum { LEAST_GANGS = 4, MAX_TUPLES = 64, SIDE_BY_SIDE = NT_PLAN_GANGS, MAX_LOSSES = 4 };
-static const double LEADS = 1.05; /* a tuple this near to the best of its case is a leader */
+static const double LEADS = 1.25; /* a tuple this near to the best of its case is a leader */
 static const double BEHIND = 1.4; /* one this far behind gets the least samples */
 static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
