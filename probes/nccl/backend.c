@@ -285,11 +285,11 @@ void nt_backends_limit(struct nt_probe *p, uint64_t limit_ns)
 
 int nt_backends_check(const struct nt_probe *p, struct nt_err *err)
 {
+    char words[160];
     for (int id = 0; id < NT_BACKEND_COUNT; id++) {
-        if (p->backends[id].ipc != NULL && nt_ipc_gave_up(p->backends[id].ipc)) {
-            return nt_fail(err, NT_E_INTERRUPTED, 0,
-                           "%s: a kernel waited too long for the other ranks and gave up",
-                           nt_backend_names[id]);
+        if (p->backends[id].ipc != NULL &&
+            nt_ipc_gave_up(p->backends[id].ipc, words, sizeof(words))) {
+            return nt_fail(err, NT_E_INTERRUPTED, 0, "%s: %s", nt_backend_names[id], words);
         }
     }
     return 0;

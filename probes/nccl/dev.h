@@ -90,6 +90,9 @@ NT_MUST_CHECK int nt_event_between_ns(struct CUevent_st *from, struct CUevent_st
 NT_MUST_CHECK int nt_capture_begin(struct CUstream_st *s, struct nt_err *err);
 NT_MUST_CHECK int nt_capture_end(struct CUstream_st *s, struct CUgraphExec_st **ret,
                                  struct nt_err *err);
+/* What a launch needs is on the device afterwards: launching it allocates nothing. */
+NT_MUST_CHECK int nt_graph_upload(struct CUgraphExec_st *g, struct CUstream_st *s,
+                                  struct nt_err *err);
 NT_MUST_CHECK int nt_graph_launch(struct CUgraphExec_st *g, struct CUstream_st *s,
                                   struct nt_err *err);
 void nt_graph_free(struct CUgraphExec_st *g);

@@ -343,6 +343,11 @@ int nt_capture_end(struct CUstream_st *s, struct CUgraphExec_st **ret, struct nt
     return rc;
 }
 
+int nt_graph_upload(struct CUgraphExec_st *g, struct CUstream_st *s, struct nt_err *err)
+{
+    return check(cudaGraphUpload(g, s), "upload a graph", err);
+}
+
 int nt_graph_launch(struct CUgraphExec_st *g, struct CUstream_st *s, struct nt_err *err)
 {
     return check(cudaGraphLaunch(g, s), "launch a graph", err);

@@ -461,7 +461,16 @@ void nt_ipc_stop(struct nt_ipc *i)
     __atomic_store_n(&i->words[NT_SHOT_STOP], 1, __ATOMIC_RELAXED);
 }
 
-bool nt_ipc_gave_up(const struct nt_ipc *i)
+bool nt_ipc_gave_up(const struct nt_ipc *i, char *words, size_t size)
 {
-    return __atomic_load_n(&i->words[NT_SHOT_GAVE_UP], __ATOMIC_RELAXED) != 0;
+    const uint32_t *w = i->words;
+    if (__atomic_load_n(&w[NT_SHOT_GAVE_UP], __ATOMIC_RELAXED) == 0) {
+        return false;
+    }
+    (void)snprintf(words, size,
+                   "a kernel gave up after %u ms: block %u is at meeting %u, that of "
+                   "rank %u at %u",
+                   w[NT_SHOT_WAITED_MS], w[NT_SHOT_BLOCK], w[NT_SHOT_WANTED], w[NT_SHOT_FROM],
+                   w[NT_SHOT_SEEN]);
+    return true;
 }

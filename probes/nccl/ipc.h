@@ -37,5 +37,6 @@ NT_MUST_CHECK int nt_ipc_issue(const struct nt_ipc *i, const struct nt_plan *pla
 void nt_ipc_limit(struct nt_ipc *i, uint64_t limit_ns);
 /* Kernels that wait end soon, from any thread. */
 void nt_ipc_stop(struct nt_ipc *i);
-/* Has a kernel given up? Its data is not there, and the ranks are no longer in step. */
-bool nt_ipc_gave_up(const struct nt_ipc *i);
+/* Has a kernel given up? Its data is not there, and the ranks are no longer in step. In words where
+ * it stood; `words` is left alone otherwise. */
+bool nt_ipc_gave_up(const struct nt_ipc *i, char *words, size_t size);

@@ -99,6 +99,12 @@ static int capture(struct trial *t, unsigned groups, bool calls, struct CUgraphE
     rc = put_iteration(t, 0, groups, calls, err);
     ended = nt_capture_end(t->p->stream, &g, rc == 0 ? err : NULL);
     rc = rc == 0 ? ended : rc;
+    if (rc == 0) {
+        rc = nt_graph_upload(g, t->p->stream, err);
+    }
+    if (rc == 0) {
+        rc = settle(t, err);
+    }
     if (rc != 0) {
         nt_graph_free(g);
         return rc;
@@ -273,7 +279,11 @@ static int read_back(struct trial *t, struct nt_err *err)
     }
     nt_profiler_on();
     if (by_graph) {
+        enum vote worst;
         rc = capture(t, 1, true, &g, err);
+        if (rc == 0) {
+            rc = meet(t, VOTE_GO, &worst, err);
+        }
         if (rc == 0) {
             rc = nt_graph_launch(g, t->p->stream, err);
         }
@@ -297,19 +307,23 @@ static uint32_t salt_of(const struct trial *t, unsigned round, unsigned slot)
     return (uint32_t)nt_mix(nt_mix(t->m->id, round), slot);
 }
 
+/* All are ready before any begins: the driver may hold up a rank that allocates, or makes a graph,
+ * until the kernels that wait for that rank have given up. */
 static int run_checked(struct trial *t, unsigned groups, struct nt_err *err)
 {
     struct CUgraphExec_st *own = NULL;
-    int rc;
-    if (t->m->cs.mode != NT_GRAPH) {
-        rc = put_iteration(t, 0, groups, true, err);
-    } else if (groups == t->inner) {
-        rc = nt_graph_launch(t->graph, t->p->stream, err);
-    } else {
+    enum vote worst;
+    int rc = 0;
+    if (t->m->cs.mode == NT_GRAPH && groups != t->inner) {
         rc = capture(t, groups, true, &own, err);
-        if (rc == 0) {
-            rc = nt_graph_launch(own, t->p->stream, err);
-        }
+    }
+    if (rc == 0) {
+        rc = meet(t, VOTE_GO, &worst, err);
+    }
+    if (rc == 0) {
+        rc = t->m->cs.mode != NT_GRAPH
+                 ? put_iteration(t, 0, groups, true, err)
+                 : nt_graph_launch(own != NULL ? own : t->graph, t->p->stream, err);
     }
     if (rc == 0) {
         rc = settle(t, err);

@@ -42,7 +42,17 @@ enum {
     NT_SHOT_FLAG_BYTES = NT_SHOT_BLOCKS * NT_SHOT_RANKS * 8,
     NT_SHOT_EPOCH_BYTES = NT_SHOT_BLOCKS * 8,
 };
-enum { NT_SHOT_STOP, NT_SHOT_GAVE_UP, NT_SHOT_WORDS }; /* of `words` */
+/* Of `words`. From NT_SHOT_BLOCK on: who gave up first, on whom, and what it had seen of what. */
+enum {
+    NT_SHOT_STOP,
+    NT_SHOT_GAVE_UP,
+    NT_SHOT_BLOCK,
+    NT_SHOT_FROM,
+    NT_SHOT_SEEN,
+    NT_SHOT_WANTED,
+    NT_SHOT_WAITED_MS,
+    NT_SHOT_WORDS
+};
 
 struct nt_shot {
     const void *in[NT_SHOT_RANKS]; /* direct: of all ranks; else only the own is used */
@@ -102,9 +112,9 @@ NT_SHOT_FN uint32_t nt_shot_word(const uint32_t *p)
 {
     return *(const volatile uint32_t *)p;
 }
-NT_SHOT_FN void nt_shot_say(uint32_t *p)
+NT_SHOT_FN void nt_shot_say(uint32_t *p, uint32_t value)
 {
-    *(volatile uint32_t *)p = 1;
+    *(volatile uint32_t *)p = value;
 }
 NT_SHOT_FN uint64_t nt_shot_clock(void)
 {
@@ -154,9 +164,9 @@ NT_SHOT_FN uint32_t nt_shot_word(const uint32_t *p)
 {
     return __atomic_load_n(p, __ATOMIC_RELAXED);
 }
-NT_SHOT_FN void nt_shot_say(uint32_t *p)
+NT_SHOT_FN void nt_shot_say(uint32_t *p, uint32_t value)
 {
-    __atomic_store_n(p, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(p, value, __ATOMIC_RELAXED);
 }
 NT_SHOT_FN uint64_t nt_shot_clock(void)
 {
@@ -284,8 +294,24 @@ NT_SHOT_FN void nt_shot_put(void *base, uint64_t i, uint64_t bytes, nt_vec v)
 
 /* ---- meetings ---- */
 
-NT_SHOT_FN bool nt_shot_wait(const struct nt_shot *s, const uint64_t *flag, uint64_t until)
+/* Of the waits that end at the same time the words may be mixed; they are for people. */
+NT_SHOT_FN void nt_shot_give_up(const struct nt_shot *s, uint32_t block, uint32_t from,
+                                uint64_t seen, uint64_t until, uint64_t waited_ns)
 {
+    if (nt_shot_word(&s->words[NT_SHOT_GAVE_UP]) == 0) {
+        nt_shot_say(&s->words[NT_SHOT_BLOCK], block);
+        nt_shot_say(&s->words[NT_SHOT_FROM], from);
+        nt_shot_say(&s->words[NT_SHOT_SEEN], (uint32_t)seen);
+        nt_shot_say(&s->words[NT_SHOT_WANTED], (uint32_t)until);
+        nt_shot_say(&s->words[NT_SHOT_WAITED_MS], (uint32_t)(waited_ns / 1000000U));
+        nt_shot_say(&s->words[NT_SHOT_GAVE_UP], 1);
+    }
+}
+
+/* Block `block` of this rank waits for the same block of rank `from`. */
+NT_SHOT_FN bool nt_shot_wait(const struct nt_shot *s, uint32_t block, uint32_t from, uint64_t until)
+{
+    const uint64_t *flag = &s->flags[s->rank][(uint64_t)block * NT_SHOT_RANKS + from];
     uint64_t begin = 0;
     for (uint32_t polls = 1; nt_shot_load(flag) < until; polls++) {
         uint64_t now;
@@ -297,7 +323,7 @@ NT_SHOT_FN bool nt_shot_wait(const struct nt_shot *s, const uint64_t *flag, uint
         begin = begin == 0 ? now : begin;
         if (now - begin > s->limit_ns || nt_shot_word(&s->words[NT_SHOT_STOP]) != 0 ||
             nt_shot_word(&s->words[NT_SHOT_GAVE_UP]) != 0) {
-            nt_shot_say(&s->words[NT_SHOT_GAVE_UP]);
+            nt_shot_give_up(s, block, from, nt_shot_load(flag), until, now - begin);
             return false;
         }
     }
@@ -315,7 +341,7 @@ NT_SHOT_FN bool nt_shot_meet(const struct nt_shot *s, const struct nt_lane *l, u
         nt_shot_store(&s->flags[r][at + s->rank], value);
     }
     for (uint32_t r = l->lane; ok && r < s->world; r += l->lanes) {
-        ok = nt_shot_wait(s, &s->flags[s->rank][at + r], value);
+        ok = nt_shot_wait(s, l->block, r, value);
     }
     return nt_shot_all(ok);
 }
