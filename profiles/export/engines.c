@@ -145,6 +145,11 @@ static void backend_rows(struct form *f)
                    nt_mode_names[r->mode], name, lo, hi, f->engine->name);
             continue;
         }
+        if (r->algo >= 0 && strcmp(nt_backends[r->backend].probe, "framework") == 0) {
+            cannot(f, "%s %s %s, %s to %s: %s's class chooses its algorithm by itself",
+                   nt_mode_names[r->mode], name, nt_algo_names[r->algo], lo, hi, f->engine->name);
+            continue;
+        }
         nt_buf_init(&text, 1024);
         nt_buf_printf(&text, "%s,%s,%llu,%llu,%s,", nt_coll_names[r->coll], nt_mode_names[r->mode],
                       (unsigned long long)r->min_bytes, (unsigned long long)r->max_bytes, name);

@@ -9,12 +9,14 @@ import sys
 import tempfile
 import threading
 import time
+import types
 import unittest
+from unittest import mock
 
 import driver
 
 sys.path.insert(0, str(driver.PROBE))
-from nccltune_probe import barrier, protocol  # noqa: E402
+from nccltune_probe import backends, barrier, protocol  # noqa: E402
 
 PYTHON = driver.torch_python()
 FAULTY = pathlib.Path(__file__).resolve().parent / "faulty.py"
@@ -61,6 +63,45 @@ class Tables(unittest.TestCase):
     def test_an_answer_that_is_no_message_is_not_sent(self):
         with self.assertRaises(protocol.ProtocolError):
             protocol.encode("result", id=1)
+
+
+class SymmetricMemory(unittest.TestCase):
+    """Who chooses one-shot or two-shot: the engine where there is one, else the job by name."""
+
+    def open(self, algo, proto, multicast=0, world=2, engine=None, **environment):
+        group = types.SimpleNamespace(
+            device=types.SimpleNamespace(name="cuda", device="cuda:0"), world=world, cpu_group=None,
+            torch=types.SimpleNamespace(uint8=None), device_group=types.SimpleNamespace(group_name="0"))
+        module = types.SimpleNamespace(empty=lambda *a, **k: "buffer",
+                                       rendezvous=lambda *a: types.SimpleNamespace(multicast_ptr=multicast))
+
+        def engine_class(*_):
+            if engine is None:
+                raise backends.Unavailable("none here")
+            return engine, lambda **_: types.SimpleNamespace(disabled=False)
+
+        with mock.patch.object(backends, "engine_class", engine_class), mock.patch.dict(os.environ, environment), \
+                mock.patch.object(backends.importlib, "import_module", lambda _: module):
+            return backends.TorchSymmMem(group, {"algo": algo, "proto": proto})
+
+    def test_by_name(self):
+        for algo, proto in backends.TorchSymmMem.WAYS.items():
+            made = self.open(algo, proto, multicast=1, world=4)
+            self.assertEqual((made.operation, made.executed), (algo, (algo, proto)))
+        for algo, proto in (("one_shot", "push"), ("two_shot", "pull"), ("ring", "ll")):
+            with self.assertRaisesRegex(backends.Unavailable, "PyTorch has no"):
+                self.open(algo, proto)
+
+    def test_by_itself(self):
+        self.assertEqual(self.open(None, None).executed, ("two_shot", "direct"))
+        self.assertEqual(self.open(None, None, multicast=1, world=4).operation, "multimem")
+        self.assertEqual(self.open(None, None, multicast=1, world=4).executed, (None, None))
+        self.assertEqual(self.open(None, None, multicast=1, world=4, TORCH_SYMM_MEM_DISABLE_MULTICAST="1").operation, "two_shot")
+
+    def test_an_engine_chooses_by_itself(self):
+        self.assertEqual(self.open(None, None, engine="vllm").executed, (None, None))
+        with self.assertRaisesRegex(backends.Unavailable, "vllm's class chooses"):
+            self.open("one_shot", "pull", engine="vllm")
 
 
 class Meetings(unittest.TestCase):
@@ -204,11 +245,15 @@ class Gangs(unittest.TestCase):
         with job.Place(os.environ["NT_BUILD_DIR"]) as p:
             rc, out, err = p.tune(
                 "--rig", "nccl", "--probe", driver.PROBE / "nccltune-probe-framework", "--ranks", "2", "--sizes", "64K,256K", "--modes",
-                "eager,stream", "--collectives", "all_reduce", "--effort", "quick", "--pairs", "8", "--backends",
-                "nccl,torch-distributed,custom-allreduce", "--env", "NCCLTUNE_PROBE_ON_HOST=1", "--env", "NCCLTUNE_PYTHON=" + PYTHON,
+                "eager,stream", "--collectives", "all_reduce", "--effort", "quick", "--pairs", "8", "--backends", "auto", "--env", "NCCLTUNE_PROBE_ON_HOST=1", "--env", "NCCLTUNE_PYTHON=" + PYTHON,
                 "--env", "NCCLTUNE_ENGINE=vllm", timeout=250)
             self.assertIn(rc, (0, 4), out + err)
             self.assertEqual({s for s, in p.sql("SELECT DISTINCT status FROM trial")} - {"unavailable"}, {"ok"}, out + err)
+            if rc == 0:
+                notes = {n["setting"]: n["why"] for n in json.loads(p.out.read_text())["backends"]["notes"]}
+                for name, why in (("custom-allreduce", "vllm: "), ("pynccl", "vllm: "), ("flashinfer", "vllm: "), ("torch-symm-mem", "CUDA"),
+                                  ("mscclpp", "not in the modes")):
+                    self.assertIn(why, notes.get(name, "no note"), name)
             self.assertEqual(p.left_behind(), [])
 
     def test_ranks_end_with_their_driver(self):

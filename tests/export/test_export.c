@@ -257,12 +257,53 @@ static void test_empty_profile(void **state)
     done(&r, p);
 }
 
+/* A row of the profile's backends is for the plugin, where the engine can do what was measured. */
+static void test_rows_for_an_engine(void **state)
+{
+    static const struct {
+        const char *engine;
+        int backend, algo, proto;
+        const char *row, *says; /* row NULL: it is none of the table's */
+    } rows[] = {
+        {"vllm", NT_BE_TORCH_SYMM_MEM, -1, -1,
+         "all_reduce,graph,1024,16384,torch-symm-mem,bf16/out", "VLLM_ALLREDUCE_USE_SYMM_MEM=1"},
+        {"vllm", NT_BE_FLASHINFER, -1, -1, "all_reduce,graph,1024,16384,flashinfer,bf16/out",
+         "VLLM_ALLREDUCE_USE_FLASHINFER=1"},
+        {"sglang", NT_BE_MSCCLPP, -1, -1, "all_reduce,graph,1024,16384,mscclpp,bf16/out",
+         "--enable-mscclpp"},
+        {"sglang", NT_BE_PYNCCL, -1, -1, "all_reduce,graph,1024,16384,pynccl,bf16/out", "start"},
+        {"vllm", NT_BE_TORCH_SYMM_MEM, NT_ONE_SHOT, NT_PULL, NULL,
+         "graph torch-symm-mem one_shot, 1K to 16K: vllm's class chooses its algorithm by itself"},
+        {"vllm", NT_BE_MSCCLPP, -1, -1, NULL, "vllm has no such backend"},
+        {"sglang", NT_BE_IPC, NT_ONE_SHOT, NT_PUSH, NULL, "sglang has no such backend"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        struct result r;
+        p->backends.rows.v[0].backend = rows[i].backend;
+        p->backends.rows.v[0].algo = rows[i].algo;
+        p->backends.rows.v[0].proto = rows[i].proto;
+        r = run(p, rows[i].engine, &o);
+        if (r.rc != 0 || strstr(nt_buf_str(&r.notes), rows[i].says) == NULL ||
+            (rows[i].row != NULL ? strstr(nt_buf_str(&r.out), rows[i].row) == NULL
+                                 : strstr(nt_buf_str(&r.out), "all_reduce,graph") != NULL) ||
+            (strstr(nt_buf_str(&r.out), "NCCLTUNE_BACKENDS_TABLE") != NULL) !=
+                (rows[i].row != NULL)) {
+            fail_msg("row %zu: rc %d\n%s\n%s", i, r.rc, nt_buf_str(&r.out), nt_buf_str(&r.notes));
+        }
+        done(&r, p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines_of_each_form), cmocka_unit_test(test_header_says_what_it_is),
         cmocka_unit_test(test_comments_are_inert), cmocka_unit_test(test_target_release),
         cmocka_unit_test(test_refusals),           cmocka_unit_test(test_empty_profile),
+        cmocka_unit_test(test_rows_for_an_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,70 @@ static void test_the_fastest_is_named(void **state)
     play_done(&p);
 }
 
+/* Every backend of the vocabulary is either raced or in the profile with the reason. */
+static void test_none_is_forgotten(void **state)
+{
+    (void)state;
+    for (int framework = 0; framework < 2; framework++) {
+        struct play p = job(6, "nccl");
+        p.w.framework = framework != 0;
+        for (int b = 0; b < NT_BACKEND_COUNT; b++) {
+            p.spec.backends[b] = true;
+        }
+        run(&p);
+        for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {
+            bool there = (nt_backends[b].probe[0] == 'f') == p.w.framework;
+            const char *note = note_of(&p, b);
+            if (there ? note != NULL && strncmp(note, "a tie", 5) != 0
+                      : note == NULL || strstr(note, framework ? "another" : "framework") == NULL) {
+                fail_msg("%s: note '%s'", nt_backend_names[b], note != NULL ? note : "");
+            }
+            if (!there && names(&p, b)) {
+                fail_msg("%s is named, and it is not here", nt_backend_names[b]);
+            }
+        }
+        play_done(&p);
+    }
+}
+
+/* What an engine brings along wins where it is faster; one that is for graphs in graphs only. */
+static void test_backends_of_a_framework(void **state)
+{
+    struct play p = job(7, "nccl,torch-distributed,torch-symm-mem,custom-allreduce,pynccl,"
+                           "flashinfer,mscclpp");
+    const struct nt_backend_row *small, *large;
+    (void)state;
+    p.w.framework = true;
+    run(&p);
+    never_worse(&p);
+    small = row_at(&p, 1024, NT_EAGER);
+    large = row_at(&p, 8 << 20, NT_GRAPH);
+    assert_true(small != NULL && small->call.backend == NT_BE_FLASHINFER);
+    assert_true(large != NULL && large->call.backend == NT_BE_MSCCLPP);
+    large = row_at(&p, 8 << 20, NT_EAGER);
+    assert_true(large != NULL && large->call.backend == NT_BE_TORCH_SYMM_MEM &&
+                large->call.algo == NT_TWO_SHOT);
+    for (size_t i = 0; i < p.r->nbackend_rows; i++) {
+        const struct nt_backend_row *r = &p.r->backend_rows[i];
+        assert_true(r->call.backend != NT_BE_MSCCLPP || r->mode == NT_GRAPH);
+        assert_true(r->call.backend != NT_BE_PYNCCL && r->call.backend != NT_BE_TORCH);
+    }
+    play_done(&p);
+}
+
+/* A job without graphs has no use for it, and says so. */
+static void test_not_in_the_modes_of_the_job(void **state)
+{
+    struct play p = job(8, "nccl,mscclpp");
+    (void)state;
+    p.w.framework = true;
+    p.spec.modes[NT_GRAPH] = false;
+    run(&p);
+    assert_int_equal(p.r->nbackend_rows, 0);
+    assert_string_equal(note_of(&p, NT_BE_MSCCLPP), "not in the modes of this job");
+    play_done(&p);
+}
+
 /* The table's rows and figures are what they are without backends. */
 static void test_only_nccl_changes_nothing(void **state)
 {
@@ -302,6 +366,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_fastest_is_named),
+        cmocka_unit_test(test_none_is_forgotten),
+        cmocka_unit_test(test_backends_of_a_framework),
+        cmocka_unit_test(test_not_in_the_modes_of_the_job),
         cmocka_unit_test(test_only_nccl_changes_nothing),
         cmocka_unit_test(test_ties_are_no_wins),
         cmocka_unit_test(test_never_in_a_profile),

@@ -20,11 +20,24 @@ static float cost(const struct nt_case *cs, int algo, int proto)
     return (float)us;
 }
 
+/* Time of what is not NCCL's own path, ns and ns a byte; those of the framework's probe too. */
+static const struct speed {
+    double start, byte;
+} speeds[NT_BACKEND_COUNT][2] = {
+    [NT_BE_NCCL_SYMMETRIC] = {{40e3, 0.06}},   [NT_BE_IPC] = {{15e3, 0.4}, {30e3, 0.08}},
+    [NT_BE_HOST] = {{150e3, 4}, {300e3, 0.8}}, [NT_BE_TORCH_SYMM_MEM] = {{18e3, 0.4}, {33e3, 0.08}},
+    [NT_BE_CUSTOM_ALL_REDUCE] = {{17e3, 0.4}}, [NT_BE_FLASHINFER] = {{10e3, 0.5}},
+    [NT_BE_MSCCLPP] = {{25e3, 0.04}}};
+
 /* Backends that are not NCCL's own path. */
 static bool own_kernel(const struct nt_call *c)
 {
-    return c->backend == NT_BE_NCCL_SYMMETRIC || c->backend == NT_BE_IPC ||
-           c->backend == NT_BE_HOST;
+    return speeds[c->backend][0].start > 0;
+}
+
+static bool there(const struct world *w, uint8_t backend)
+{
+    return backend == NT_BE_NCCL || (nt_backends[backend].probe[0] == 'f') == w->framework;
 }
 
 void world_executed(const struct nt_case *cs, const struct nt_call *call, const char *vars,
@@ -39,6 +52,9 @@ void world_executed(const struct nt_case *cs, const struct nt_call *call, const 
                                   .proto = call->proto,
                                   .channels = call->channels > 0 ? call->channels : 32,
                                   .warps = 16};
+        if (call->algo < 0) {
+            *x = NT_EXECUTED_NONE; /* a framework's class does not tell */
+        }
         return;
     }
     uint16_t open = strstr(vars, "NCHANNELS=16") != NULL ? 16 : 2;
@@ -70,11 +86,8 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
     double ns, b = (double)cs->bytes;
 
     if (own_kernel(call) && !w->null) {
-        bool two = call->algo == NT_TWO_SHOT;
-        ns = call->backend == NT_BE_NCCL_SYMMETRIC ? 40e3 + b * 0.06
-             : two                                 ? 30e3 + b * 0.08
-                                                   : 15e3 + b * 0.4;
-        ns = call->backend == NT_BE_HOST ? ns * 10 : ns;
+        const struct speed *v = &speeds[call->backend][call->algo == NT_TWO_SHOT];
+        ns = v->start + b * v->byte;
         ns *= call->proto == NT_PULL ? 1.2 : 1;
         return cs->mode == NT_EAGER ? ns + 15e3 : ns;
     }
@@ -164,9 +177,10 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
         w->hung = *s;
         w->hung.vars = NULL;
         r->status = NT_ST_TIMEOUT;
-    } else if (nt_backends[c.call.backend].probe[0] == 'f') {
+    } else if (!there(w, c.call.backend)) {
         r->status = NT_ST_UNAVAILABLE;
-        (void)snprintf(r->error, sizeof(r->error), "no framework here");
+        (void)snprintf(r->error, sizeof(r->error), "%s",
+                       w->framework ? "measured by another program" : "no framework here");
     } else if (own_kernel(&c.call)) {
         r->status = w->fault != NULL ? w->fault(&c) : NT_ST_OK;
         r->bits = (m->flags & NT_M_BITS) == 0                 ? NT_BITS_UNKNOWN

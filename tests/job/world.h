@@ -17,7 +17,8 @@ struct world_call {
 
 struct world {
     uint64_t seed;
-    bool null; /* every call takes the default's time */
+    bool null;      /* every call takes the default's time */
+    bool framework; /* the probe is the framework's: what it measures is there, the rest is not */
     double block_sd, gang_sd, interaction_sd;
     double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
     double backend_tail_share; /* the same of the calls of backends other than NCCL */

@@ -79,7 +79,7 @@ static const struct nt_opt opts[] = {
      .choices = nt_effort_names},
     NT_OPT(NT_O_STR, T, backends, "backends", 0, "LIST",
            "who may move the bytes: nccl, nccl-registered, nccl-symmetric, ipc, host-memory, …, or "
-           "auto for all that this program measures (default nccl)"),
+           "auto for all that the probe measures (default nccl)"),
     NT_OPT(NT_O_FLAG, T, same_bits, "same-bits", 0, NULL,
            "only backends whose results have every bit of NCCL's"),
     NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
@@ -358,12 +358,15 @@ static int take_colls(struct tune *t, struct nt_err *err)
 static int take_backends(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
-    const char *asked = t->a->backends;
+    const char *asked = t->a->backends, *probe = t->a->probe;
+    const char *slash = probe != NULL ? strrchr(probe, '/') : NULL;
+    const char *name = slash != NULL ? slash + 1 : probe;
+    bool framework = name != NULL && strcmp(name, "nccltune-probe-framework") == 0;
     int rc = 0;
 
     if (asked != NULL && strcmp(asked, "auto") == 0) {
         for (int b = 0; b < NT_BACKEND_COUNT; b++) {
-            s->backends[b] = strcmp(nt_backends[b].probe, "nccl") == 0;
+            s->backends[b] = strcmp(nt_backends[b].probe, framework ? "framework" : "nccl") == 0;
         }
     } else if (asked != NULL) {
         rc = nt_wrap(

@@ -33,7 +33,12 @@ static const struct {
     {NT_BE_HOST, NT_TWO_SHOT, NT_PULL, 0},
     {NT_BE_TORCH, -1, -1, 0},
     {NT_BE_TORCH_SYMM_MEM, -1, -1, 0},
+    {NT_BE_TORCH_SYMM_MEM, NT_ONE_SHOT, NT_PULL, 0},
+    {NT_BE_TORCH_SYMM_MEM, NT_TWO_SHOT, NT_DIRECT, 0},
     {NT_BE_CUSTOM_ALL_REDUCE, -1, -1, 0},
+    {NT_BE_PYNCCL, -1, -1, 0},
+    {NT_BE_FLASHINFER, -1, -1, 0},
+    {NT_BE_MSCCLPP, -1, -1, 0},
 };
 enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
 _Static_assert((int)VARIANTS < (int)MAX_BACKEND_ARMS, "an arm each, and the default");
@@ -66,8 +71,10 @@ void backends_note(struct nt_plan *p, const struct nt_call *call, const char *wh
     struct nt_plan_result *r = &p->result;
     for (size_t i = 0; i < r->nbackend_notes; i++) {
         const struct nt_backend_note *n = &r->backend_notes[i];
-        if (n->call.backend == call->backend && n->call.algo == call->algo &&
-            n->call.proto == call->proto && strncmp(n->why, why, sizeof(n->why) - 1) == 0) {
+        bool covers = n->call.algo < 0 || /* said of the whole backend */
+                      (n->call.algo == call->algo && n->call.proto == call->proto);
+        if (n->call.backend == call->backend && covers &&
+            strncmp(n->why, why, sizeof(n->why) - 1) == 0) {
             return;
         }
     }
@@ -122,8 +129,20 @@ void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt
 
 /* ------------------------------------------------------------------ race */
 
-/* The next variant to look at, or false. */
-static bool next_variant(struct nt_plan *p, uint32_t point, struct nt_call *ret)
+/* The mode of a backend's first look: some are for graphs only. False: none of the job's. */
+static bool look_mode(const struct nt_plan *p, uint8_t backend, enum nt_mode *ret)
+{
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        if (nt_backends[backend].modes[p->modes[k]]) {
+            *ret = p->modes[k];
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The next variant to look at and in which mode, or false. */
+static bool next_variant(struct nt_plan *p, uint32_t point, struct nt_call *ret, enum nt_mode *mode)
 {
     struct backend_cell *c = &p->backends.cells[point];
     for (; c->variant < VARIANTS; c->variant++) {
@@ -132,7 +151,8 @@ static bool next_variant(struct nt_plan *p, uint32_t point, struct nt_call *ret)
                                .channels = variants[c->variant].channels,
                                .backend = variants[c->variant].backend};
         if (p->spec.backends[call.backend] &&
-            nt_backends[call.backend].colls[p->points[point].coll] && !is_out(p, &call)) {
+            nt_backends[call.backend].colls[p->points[point].coll] && !is_out(p, &call) &&
+            look_mode(p, call.backend, mode)) {
             *ret = call;
             return true;
         }
@@ -179,6 +199,11 @@ static bool new_races(struct nt_plan *p, uint32_t point)
         if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
             return false;
         }
+        for (uint32_t i = 1; i < c->narms; i++) {
+            if (!nt_backends[c->arms[i].call.backend].modes[m]) {
+                nt_race_fail(c->race[m], i, NT_ST_UNAVAILABLE);
+            }
+        }
     }
     c->explored = true;
     return true;
@@ -187,11 +212,12 @@ static bool new_races(struct nt_plan *p, uint32_t point)
 static bool push_next(struct nt_plan *p, uint32_t point)
 {
     struct backend_cell *c = &p->backends.cells[point];
+    enum nt_mode look = p->modes[0];
     struct nt_call call;
     struct nt_ask ask;
 
-    if (!c->explored && next_variant(p, point, &call)) {
-        struct todo *t = push(p, FOR_BACKEND_LOOK, point, p->modes[0], NONE, &call, LOOK);
+    if (!c->explored && next_variant(p, point, &call, &look)) {
+        struct todo *t = push(p, FOR_BACKEND_LOOK, point, look, NONE, &call, LOOK);
         t->step.m.flags = NT_M_READBACK | NT_M_BITS;
         return true;
     }
@@ -449,6 +475,25 @@ static bool gate(struct nt_plan *p)
 
 /* ------------------------------------------------------------------ the stage */
 
+/* Asked for, and this job has no mode or no collective of it: said once, never silently left out.
+ */
+static void note_misfits(struct nt_plan *p)
+{
+    for (uint8_t be = NT_BE_NCCL + 1; be < NT_BACKEND_COUNT; be++) {
+        struct nt_call whole = {.algo = -1, .proto = -1, .backend = be};
+        enum nt_mode mode;
+        bool colls = false;
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            colls = colls || nt_backends[be].colls[p->points[i].coll];
+        }
+        if (p->spec.backends[be] && (!colls || !look_mode(p, be, &mode))) {
+            backends_note(p, &whole,
+                          colls ? "not in the modes of this job"
+                                : "does none of this job's collectives");
+        }
+    }
+}
+
 static bool begin(struct nt_plan *p)
 {
     struct backends *b = &p->backends;
@@ -469,6 +514,7 @@ static bool begin(struct nt_plan *p)
             .executed = p->points[i].def.channels > 0 ? p->points[i].def : NT_EXECUTED_NONE,
             .look_log = NAN};
     }
+    note_misfits(p);
     plan_stop(p);
     return true;
 }

@@ -55,6 +55,7 @@ class Backend:
     colls = ("all_reduce",)
     places = ("out",)
     lenders = ()  # (engine, module, name) of the class that is measured, in order of preference
+    executed = None, None  # algorithm and protocol by name, where they are known
 
     def __init__(self, group, call):
         self.group = group
@@ -165,37 +166,44 @@ class PyNccl(Backend):
 
 
 class TorchSymmMem(Backend):
-    """PyTorch's symmetric memory: the engine's class where nothing else is asked; else one-shot or two-shot by name."""
+    """PyTorch's symmetric memory: the engine's class where there is one, which cannot be told an algorithm; without an
+    engine PyTorch's own operations, one-shot and two-shot by name."""
 
     lenders = (("sglang", f"{SGLANG}.torch_symm_mem", "TorchSymmMemCommunicator"),
                ("vllm", f"{VLLM}.symm_mem", "SymmMemCommunicator"))
     MULTIMEM_RANKS = (4, 6, 8)
     BUFFER_BYTES = 64 << 20
+    WAYS = {"one_shot": "pull", "two_shot": "direct"}
 
     def __init__(self, group, call):
         super().__init__(group, call)
         self.comm = self.buffer = None
-        if call["algo"] is None:
-            try:
-                _, cls = engine_class(*self.lenders)
-            except Unavailable:
-                cls = None  # no engine here: PyTorch's own operations
-            if cls is not None:
-                self.comm = cls(group=group.cpu_group, device=group.device.device)
-                refuse_if_disabled(self.comm)
-                return
-        self._open_own(call["algo"])
+        try:
+            engine, cls = engine_class(*self.lenders)
+        except Unavailable:
+            engine = cls = None
+        if cls is None:
+            self._open_own(call)
+        elif call["algo"] is not None:
+            raise Unavailable(f"{engine}'s class chooses its algorithm by itself")
+        else:
+            self.comm = cls(group=group.cpu_group, device=group.device.device)
+            refuse_if_disabled(self.comm)
 
-    def _open_own(self, algo):
-        group, torch = self.group, self.group.torch
+    def _open_own(self, call):
+        group, torch, algo = self.group, self.group.torch, call["algo"]
         if group.device.name != "cuda":
             raise Unavailable("symmetric memory needs CUDA")
+        if algo is not None and self.WAYS.get(algo) != call["proto"]:
+            raise Unavailable(f"PyTorch has no {algo}/{call['proto']}")
         symm_mem = importlib.import_module("torch.distributed._symmetric_memory")
         self.name = group.device_group.group_name
         self.buffer = symm_mem.empty(self.BUFFER_BYTES, dtype=torch.uint8, device=group.device.device)
         handle = symm_mem.rendezvous(self.buffer, self.name)
         multicast = handle.multicast_ptr != 0 and os.environ.get("TORCH_SYMM_MEM_DISABLE_MULTICAST", "0") in ("", "0")
         self.operation = algo or ("multimem" if multicast and group.world in self.MULTIMEM_RANKS else "two_shot")
+        if self.operation in self.WAYS:
+            self.executed = self.operation, self.WAYS[self.operation]
 
     def check(self, case, example):
         if case["dtype"] != "bf16":

@@ -86,7 +86,7 @@ class Rank:
         self.barrier = Barrier(m["shm"], self.rank, self.world)
         store = torch.distributed.FileStore(m["shm"] + ".store", self.world)
         self.group = backends.Group(torch, self.device, self.rank, self.world, self.lib, store)
-        self.opened["nccl", None] = backends.find("nccl", self.on_host)(self.group, {"algo": None})
+        self.opened["nccl", None, None] = backends.find("nccl", self.on_host)(self.group, {"algo": None})
         self.link.send("ready", init_ns=time.monotonic_ns() - begin, memory_bytes=self.device.memory_used(), topology_xml=None,
                        text=self.describe())
 

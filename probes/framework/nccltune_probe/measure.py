@@ -42,6 +42,7 @@ class Trial:
         self.inner = 1 if eager else m["inner"]
         self.width = GROUP if m["flags"] & protocol.GROUP8 else 1
         self.ns, self.wrong, self.base_ns, self.connect_ns, self.bits = [], 0, 0, 0, "unknown"
+        self.executed = None, None
 
     # ---- in step
 
@@ -87,7 +88,7 @@ class Trial:
             raise Unavailable(f"{name}: chooses by itself, nothing can be asked of it")
         if self.case["mode"] == "graph" and self.device.name != "cuda":
             raise Unavailable("no CUDA graphs without CUDA")
-        key = name, self.call["algo"]
+        key = name, self.call["algo"], self.call["proto"]
         if key not in rank.opened:
             begin = time.monotonic_ns()
             try:
@@ -176,7 +177,7 @@ class Trial:
 
     def compare_bits(self):
         """Against NCCL left alone, on numbers whose sums are rounded."""
-        plain = self.rank.opened.get(("nccl", None))
+        plain = self.rank.opened.get(("nccl", None, None))
         if self.case["coll"] == "all_gather" or not hasattr(plain, "run"):
             self.bits = "same" if self.case["coll"] == "all_gather" else "unknown"
             return
@@ -261,6 +262,7 @@ class Trial:
         self.gate, self.next = None, 0
         self.agree(self.prepare, "unavailable")
         self.backend = self.agree(self.open, "unavailable")
+        self.executed = self.backend.executed
         self.agree(self.check_call, "unavailable")
         self.word = self.torch.zeros(1, dtype=self.dtype, device=self.device.device)
         self.fill(0, SALT)
@@ -294,7 +296,7 @@ class Trial:
             self.rank.barrier.leave()
         self.graph = self.kept = self.gate = None  # graphs go before the communicators
         return {"id": self.m["id"], "status": status, "ns": self.ns if status == "ok" else [], "base_ns": self.base_ns,
-                "executed": {"algo": None, "proto": None, "channels": 0, "warps": 0}, "bits": self.bits, "wrong": self.wrong,
+                "executed": dict(zip(("algo", "proto"), self.executed), channels=0, warps=0), "bits": self.bits, "wrong": self.wrong,
                 "elapsed_ns": time.monotonic_ns() - begin, "connect_ns": self.connect_ns,
                 "memory_bytes": self.device.memory_used(), "error": text.encode("ascii", "replace").decode()[:199]}
 
