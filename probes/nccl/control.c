@@ -53,6 +53,7 @@ static int run_control(struct nt_probe *p, const struct nt_measure *m, const str
         nt_now_ns() + 1000000ULL * (m->deadline_ms > 0 ? m->deadline_ms : CONTROL_DEADLINE_MS);
     int rc = 0;
 
+    nt_cpu_stay(&p->cpu);
     for (unsigned i = 0; rc == 0 && i < m->warmup + m->samples; i++) {
         uint32_t worst = 0;
         uint64_t ns = 0;
@@ -62,6 +63,7 @@ static int run_control(struct nt_probe *p, const struct nt_measure *m, const str
             ret->ns[ret->count++] = ns > UINT32_MAX ? UINT32_MAX : ns > 0 ? (uint32_t)ns : 1;
         }
     }
+    nt_cpu_roam(&p->cpu);
     return rc;
 }
 

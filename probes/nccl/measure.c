@@ -531,12 +531,16 @@ static int time_calls(struct trial *t, struct nt_err *err)
     if (t->r->ns == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "%u samples", t->m->samples);
     }
+    nt_cpu_stay(&t->p->cpu);
     rc = measure_base(t, err);
+    nt_cpu_roam(&t->p->cpu); /* the busy thread begins with this one's mask */
     if (rc == 0 && busy) {
         rc = nt_dev_busy_start(t->p->dev, sharers(t->p), err);
     }
     if (rc == 0) {
+        nt_cpu_stay(&t->p->cpu);
         rc = timed_block(t, err);
+        nt_cpu_roam(&t->p->cpu);
     }
     if (!busy) {
         return rc;

@@ -176,7 +176,11 @@ static char *describe(const struct nt_probe *p, const struct nt_dev_info *info)
     nt_buf_printf(&out, "nccl_file=%s\n", p->nccl.file);
     nt_buf_printf(&out, "tuner_abi=%d\nprofiler_abi=%d\n", nt_tuner_version(),
                   nt_profiler_version());
-    nt_buf_printf(&out, "buffer_bytes=%llu\nl2_bytes=%llu\n", (unsigned long long)p->pool.bytes,
+    nt_buf_printf(&out, "core=%d", p->cpu.core);
+    for (unsigned k = 0; k < p->cpu.ntried; k++) {
+        nt_buf_printf(&out, " %d:%llu", p->cpu.tried[k], (unsigned long long)p->cpu.ns[k]);
+    }
+    nt_buf_printf(&out, "\nbuffer_bytes=%llu\nl2_bytes=%llu\n", (unsigned long long)p->pool.bytes,
                   (unsigned long long)info->l2_bytes);
     note_file(&out, "conf_system", "/etc/nccl.conf");
     if (conf != NULL) { /* read in place of the user's */
@@ -188,6 +192,35 @@ static char *describe(const struct nt_probe *p, const struct nt_dev_info *info)
     text = out.failed ? NULL : strdup(nt_buf_str(&out));
     nt_buf_done(&out);
     return text;
+}
+
+/* A graph of small kernels, long enough that its end is waited for; the least of some runs. */
+static int see_device(void *arg, uint64_t *ret_ns, struct nt_err *err)
+{
+    enum { TICKS = 100, RUNS = 6 };
+    struct nt_probe *p = arg;
+    struct CUgraphExec_st *g = NULL;
+    int ended, rc = nt_capture_begin(p->stream, err);
+    if (rc != 0) {
+        return rc;
+    }
+    for (unsigned i = 0; rc == 0 && i < TICKS; i++) {
+        rc = nt_dev_tick(p->dev, p->stream, err);
+    }
+    ended = nt_capture_end(p->stream, &g, rc == 0 ? err : NULL);
+    rc = rc == 0 ? ended : rc;
+    *ret_ns = UINT64_MAX;
+    for (unsigned i = 0; rc == 0 && i < RUNS; i++) {
+        uint64_t begin = nt_now_ns(), ns;
+        rc = nt_graph_launch(g, p->stream, err);
+        if (rc == 0) {
+            rc = nt_stream_sync(p->stream, err);
+        }
+        ns = nt_now_ns() - begin;
+        *ret_ns = ns < *ret_ns ? ns : *ret_ns;
+    }
+    nt_graph_free(g);
+    return rc;
 }
 
 /* Runs on the watcher's thread while the main thread may be inside NCCL. */
@@ -266,6 +299,9 @@ static int init(struct nt_probe *p, const struct nt_init *i, struct nt_err *err)
     if (rc == 0) {
         p->comm = comm;
         nt_link_guard(p->link, abort_comm, p);
+        rc = nt_cpu_pick(&p->cpu, p->rank, p->world, info.pci, see_device, p, err);
+    }
+    if (rc == 0) {
         m.ready.memory_bytes = nt_probe_memory(p);
         m.ready.text = describe(p, &info);
         nt_link_send(p->link, &m);

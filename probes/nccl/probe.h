@@ -6,6 +6,7 @@
 #include "probes/nccl/barrier.h"
 #include "probes/nccl/buffers.h"
 #include "probes/nccl/coll.h"
+#include "probes/nccl/cpu.h"
 #include "probes/nccl/link.h"
 #include "probes/nccl/plugins.h"
 
@@ -24,6 +25,7 @@ struct nt_probe {
     struct nt_backend_state backends[NT_BACKEND_COUNT];
     struct nt_barrier barrier; /* page NULL: the ranks are on several hosts */
     int32_t *word;             /* device: a vote, the closing barrier */
+    struct nt_cpu cpu;
     uint64_t free_at_start;    /* device memory when the buffers were there and NCCL was not */
     bool used[NT_COLL_COUNT][NT_ALGO_COUNT + 1][NT_PROTO_COUNT + 1]; /* connected by some call */
     /* Calls that this communicator has made and NCCL allows, by hash; 0: free. The same on every
