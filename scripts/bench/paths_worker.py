@@ -16,6 +16,8 @@ import socket
 import sys
 import time
 
+import core
+
 GRAPH_CALLS = 20
 
 
@@ -64,6 +66,8 @@ class Rank:
             assign(os.environ["PATHS_LATE"].split("\n"))
             self.group = dist.new_group(list(range(world)))
             self.warm()
+        if not self.device.cpu:
+            core.stay(torch, rank, world)
 
     def warm(self):
         for buffer in self.buffers.values():
