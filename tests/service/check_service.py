@@ -602,6 +602,18 @@ def part_load():
         assert d.stop() == 0
 
 
+    # A job that comes right after a look, when the next by itself is five minutes away.
+    with make("[queue]\nidle_for = 100ms\nload_interval = 1s\n[watch]\nload = @/load\ntopology = @/topo.xml\non_change = off\n" + rig) as d:
+        topology(d, "pairs4")
+        (d.dir / "load").write_text("0 90\n1 90\n")
+        d.start()
+        d.until(lambda: d.get("/v1/machine")["state"] == "settled")
+        (d.dir / "load").write_text("0 0\n1 0\n")
+        job = d.post("/v1/jobs", {"rig": "replay"}, 201)["id"]
+        d.wait(job, "running", timeout=20)
+        assert d.stop() == 0
+
+
 def part_check():
     with make(RIG + "check = 1s\n").start() as d:
         job = d.post("/v1/jobs", {"rig": "replay"}, 201)["id"]

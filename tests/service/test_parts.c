@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tuner/base/json.h"
@@ -16,6 +20,7 @@
 #include "tuner/service/config.h"
 #include "tuner/service/events.h"
 #include "tuner/service/service.h"
+#include "tuner/service/turns.h"
 #include "tuner/service/uevent.h"
 
 static void test_uevents(void **state)
@@ -347,6 +352,38 @@ static void test_headers(void **state)
     assert_false(nt_http_type_is(NULL, "application/json"));
 }
 
+/* What a job starts inherits what is set on it: nothing where it measures. */
+static void test_turns(void **state)
+{
+    static const struct {
+        enum nt_turns how;
+        int policy, nice;
+    } rows[] = {{NT_TURNS_LAST, SCHED_BATCH, 10},
+                {NT_TURNS_MEASURE, SCHED_OTHER, 0},
+                {NT_TURNS_EQUAL, SCHED_OTHER, 0}};
+    int base = getpriority(PRIO_PROCESS, 0);
+    (void)state;
+
+    nt_turns_short();
+    assert_int_equal(sched_getscheduler(0) & SCHED_RESET_ON_FORK, SCHED_RESET_ON_FORK);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int nice = base + rows[i].nice;
+        pid_t pid = fork();
+        if (pid == 0) {
+            (void)setsid();
+            (void)pause();
+            _exit(0);
+        }
+        assert_true(pid > 0);
+        assert_int_equal(sched_getscheduler(pid), SCHED_OTHER); /* short turns are not inherited */
+        nt_turns_give_way(pid, rows[i].how);
+        assert_int_equal(sched_getscheduler(pid), rows[i].policy);
+        assert_int_equal(getpriority(PRIO_PROCESS, (id_t)pid), nice < 19 ? nice : 19);
+        assert_int_equal(kill(pid, SIGKILL), 0);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -354,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_config_print), cmocka_unit_test(test_access),
         cmocka_unit_test(test_routes),       cmocka_unit_test(test_params),
         cmocka_unit_test(test_openapi),      cmocka_unit_test(test_events),
-        cmocka_unit_test(test_cache),        cmocka_unit_test(test_headers)};
+        cmocka_unit_test(test_cache),        cmocka_unit_test(test_headers),
+        cmocka_unit_test(test_turns)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,6 +315,7 @@ int nt_child_start(struct nt_children *g, const struct nt_child_spec *spec, stru
     c->pid = c->proc.pid;
     *place = c->pid;
     limit_memory(c);
+    nt_turns_give_way(c->pid, spec->turns);
     (void)uv_read_start((uv_stream_t *)&c->out, give, on_out);
     (void)uv_read_start((uv_stream_t *)&c->errs, give, on_err);
     if (c->input != NULL) {

@@ -2,14 +2,15 @@
  * child - a program of ours as a child process on the loop: its input, its output up to a limit,
  * its lines of errors, its end, and the end of all that it started.
  *
- * The child leads a session of its own. After it ended, whatever processes it left behind are ended
- * too, before on_done is called: they become children of this process.
- * Ownership  the child frees itself after on_done.
+ * The child leads a session of its own, and gives way to this process. After it ended, whatever
+ * processes it left behind are ended too, before on_done is called: they become children of this
+ * process. Ownership  the child frees itself after on_done.
  */
 #pragma once
 #include <uv.h>
 #include "tuner/base/buf.h"
 #include "tuner/service/queue.h"
+#include "tuner/service/turns.h"
 
 struct nt_child; /* opaque */
 
@@ -30,6 +31,7 @@ struct nt_child_spec {
     size_t output_max;       /* of stdout; more ends it */
     uint64_t time_ms;        /* it is ended after that; 0: no limit */
     uint64_t memory_bytes;   /* of address space; 0: no limit */
+    enum nt_turns turns;     /* how far it gives way */
     uint64_t grace_ms;       /* between asking and killing */
     void (*on_line)(void *data, const char *line); /* of stderr; may be NULL */
     /* end as the queue takes it. out: stdout; tail: the last of stderr. */

@@ -368,6 +368,11 @@ const struct nt_config_rig *nt_config_rig(const struct nt_config *c, const char 
     return NULL;
 }
 
+bool nt_config_rig_measures(const struct nt_config_rig *r)
+{
+    return strncmp(r->rig, "recording:", 10) != 0 && strncmp(r->rig, "model:", 6) != 0;
+}
+
 void nt_config_print(FILE *out)
 {
     const char *section = "";

@@ -62,5 +62,7 @@ NT_MUST_CHECK int nt_config_parse(struct nt_config *c, const char *text, const c
 /* After options of the command line changed it: checks what belongs together. */
 NT_MUST_CHECK int nt_config_finish(struct nt_config *c, struct nt_err *err);
 const struct nt_config_rig *nt_config_rig(const struct nt_config *c, const char *name);
+/* On hardware: neither a recording nor a model. */
+bool nt_config_rig_measures(const struct nt_config_rig *r);
 /* The whole file with its defaults and what each line means. */
 void nt_config_print(FILE *out);

@@ -457,6 +457,8 @@ static void *on_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 /* --- connections --------------------------------------------------------------------------------
  */
 
+static void on_sweep(uv_timer_t *t);
+
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **ctx,
                           enum MHD_ConnectionNotificationCode code)
 {
@@ -479,6 +481,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **ctx,
             c->next->prev = &c->next;
         }
         h->conns = c;
+        if (h->stats.connections == 0) {
+            (void)uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
+        }
         h->stats.connections++;
         h->stats.accepted++;
         *ctx = c;
@@ -488,6 +493,9 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **ctx,
             c->next->prev = c->prev;
         }
         h->stats.connections--;
+        if (h->stats.connections == 0) { /* nobody to look after: the loop sleeps */
+            (void)uv_timer_stop(&h->sweep);
+        }
         free(c);
         *ctx = NULL;
     }
@@ -639,7 +647,6 @@ int nt_http_new(uv_loop_t *loop, const struct nt_http_limits *limits, const stru
     (void)uv_timer_init(loop, &h->sweep);
     h->timer.data = h->sweep.data = h;
     h->handles = 2;
-    (void)uv_timer_start(&h->sweep, on_sweep, SWEEP_MS, SWEEP_MS);
     *ret = h;
     return 0;
 }

@@ -230,6 +230,7 @@ static int spawn(struct nt_service *s, const struct nt_store_entry *e, struct nt
         rc = nt_checks_run_of(s, e, &run, err);
     }
     if (rc == 0) {
+        spec.turns = nt_config_rig_measures(rig) ? NT_TURNS_MEASURE : NT_TURNS_LAST;
         rc = nt_command_make(&c, s, rig, e, run, err);
         rc = rc == 0 ? nt_child_start(&s->children, &spec, &r->child, err) : rc;
         nt_command_done(&c);

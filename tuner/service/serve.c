@@ -24,6 +24,7 @@ enum {
     VERSION_MS = 250, /* how old an answer from the cache may be */
     BEAT_MS = 15000,
     LAG_MS = 100,
+    LAG_AFTER_MS = 2000, /* the loop's lateness is measured so long after anything happened */
     THIN_AT_ONCE = 20,
 };
 
@@ -50,6 +51,19 @@ int nt_service_wrote(struct nt_service *s, int rc, const struct nt_err *err)
     return rc;
 }
 
+static void on_lag(uv_timer_t *t);
+
+/* Something happens: how late the loop is matters, and is measured for a while. A service with
+ * nothing to do is woken by nothing. */
+static void measure_lag(struct nt_service *s)
+{
+    s->lag_until_ms = uv_now(&s->loop) + LAG_AFTER_MS;
+    if (!s->closed && !uv_is_active((uv_handle_t *)&s->lag_timer)) {
+        s->lag_due_ns = uv_hrtime() + (uint64_t)LAG_MS * 1000000;
+        (void)uv_timer_start(&s->lag_timer, on_lag, LAG_MS, 0);
+    }
+}
+
 void nt_service_event(struct nt_service *s, const char *kind, int64_t job, json_t *data, bool keep)
 {
     struct nt_err err = {0};
@@ -58,6 +72,7 @@ void nt_service_event(struct nt_service *s, const char *kind, int64_t job, json_
     if (data == NULL) {
         return;
     }
+    measure_lag(s);
     nt_buf_init(&text, 1 << 16);
     nt_json_dump(data, false, &text);
     json_decref(data);
@@ -253,6 +268,7 @@ static bool on_head(void *data, struct nt_http_req *r)
     x->s = s;
     x->r = r;
     r->app = x;
+    measure_lag(s);
     return refused(s, x);
 }
 
@@ -523,7 +539,9 @@ static void on_lag(uv_timer_t *t)
     s->lag_n++;
     s->lag_max_ns = late > s->lag_max_ns ? late : s->lag_max_ns;
     s->lag_due_ns = now + (uint64_t)LAG_MS * 1000000;
-    (void)uv_timer_start(t, on_lag, LAG_MS, 0);
+    if (uv_now(&s->loop) < s->lag_until_ms || s->running != NULL) {
+        (void)uv_timer_start(t, on_lag, LAG_MS, 0);
+    }
 }
 
 /* --- start and end ------------------------------------------------------------------------------
@@ -653,6 +671,7 @@ static int open_all(struct nt_service *s, struct nt_err *err)
     (void)uv_timer_init(&s->loop, &s->lag_timer);
     s->slow_timer.data = s->lag_timer.data = s;
     nt_children_init(&s->children, &s->loop);
+    nt_turns_short();
     rc = nt_http_new(&s->loop, &limits, &app, &s->http, err);
     rc = rc == 0 ? nt_jobs_open(s, err) : rc;
     rc = rc == 0 ? nt_watcher_open(s, err) : rc;
@@ -668,8 +687,6 @@ static int open_all(struct nt_service *s, struct nt_err *err)
     }
     if (rc == 0) {
         (void)uv_timer_start(&s->slow_timer, on_slow, SLOW_MS, SLOW_MS);
-        s->lag_due_ns = uv_hrtime() + (uint64_t)LAG_MS * 1000000;
-        (void)uv_timer_start(&s->lag_timer, on_lag, LAG_MS, 0);
         nt_jobs_run(s);
         nt_watcher_look(s);
     }

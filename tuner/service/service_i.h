@@ -59,7 +59,7 @@ struct nt_service {
     uv_timer_t queue_timer, slow_timer, lag_timer;
     uv_signal_t signals[3];
     uint64_t started_ms; /* of day */
-    uint64_t lag_due_ns, lag_max_ns;
+    uint64_t lag_due_ns, lag_max_ns, lag_until_ms;
     double lag_sum_ms;
     uint64_t lag_n, lag_bucket[8];
     int64_t newest_profile;

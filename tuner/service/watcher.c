@@ -359,10 +359,17 @@ static void plan_next(struct nt_watcher *w)
 void nt_watcher_queue_changed(struct nt_service *s)
 {
     struct nt_watcher *w = s->watcher;
-    if (w != NULL && !w->looking && load_matters(s) &&
-        uv_now(&s->loop) - w->looked_ms > 2 * s->c->load_ns / 1000000) {
+    uint64_t each_ms = s->c->load_ns / 1000000;
+
+    if (w == NULL || w->looking || !load_matters(s)) {
+        return;
+    }
+    if (uv_now(&s->loop) - w->looked_ms > 2 * each_ms) {
         nt_queue_tell_load(&s->queue, true, UINT64_MAX, s->queue.foreign, uv_now(&s->loop));
         nt_watcher_look(s);
+    } else if (!uv_is_active((uv_handle_t *)&w->timer) ||
+               uv_timer_get_due_in(&w->timer) > each_ms) {
+        plan_next(w);
     }
 }
 
