@@ -68,10 +68,10 @@ class Tables(unittest.TestCase):
 class SymmetricMemory(unittest.TestCase):
     """Who chooses one-shot or two-shot: the engine where there is one, else the job by name."""
 
-    def open(self, algo, proto, multicast=0, world=2, engine=None, **environment):
+    def open(self, algo, proto, multicast=0, world=2, engine=None, operations=None, **environment):
         group = types.SimpleNamespace(
             device=types.SimpleNamespace(name="cuda", device="cuda:0"), world=world, cpu_group=None,
-            torch=types.SimpleNamespace(uint8=None), device_group=types.SimpleNamespace(group_name="0"))
+            torch=types.SimpleNamespace(uint8=None, ops=types.SimpleNamespace(symm_mem=operations or mock.Mock())), device_group=types.SimpleNamespace(group_name="0"))
         module = types.SimpleNamespace(empty=lambda *a, **k: "buffer",
                                        rendezvous=lambda *a: types.SimpleNamespace(multicast_ptr=multicast))
 
@@ -85,18 +85,88 @@ class SymmetricMemory(unittest.TestCase):
             return backends.TorchSymmMem(group, {"algo": algo, "proto": proto})
 
     def test_by_name(self):
-        for algo, proto in backends.TorchSymmMem.WAYS.items():
-            made = self.open(algo, proto, multicast=1, world=4)
-            self.assertEqual((made.operation, made.executed), (algo, (algo, proto)))
-        for algo, proto in (("one_shot", "push"), ("two_shot", "pull"), ("ring", "ll")):
-            with self.assertRaisesRegex(backends.Unavailable, "PyTorch has no"):
-                self.open(algo, proto)
+        with mock.patch.object(backends.TorchSymmMem, "pool", None):
+            for way, (place, _) in backends.TorchSymmMem.WAYS.items():
+                made = self.open(*way, multicast=1, world=4)
+                self.assertEqual(made.executed, way)
+                self.assertEqual(made.memory is not None, way[1] == "direct")
+                for asked in ("out", "in"):
+                    case = {"place": asked, "dtype": "fp32", "bytes": 8}
+                    if asked == place:
+                        made.check(case, None)
+                        for change in ({"dtype": "fp16"}, {"bytes": 6}):
+                            self.assertRaisesRegex(backends.Unavailable, "4 bytes", made.check, {**case, **change}, None)
+                    else:
+                        self.assertRaisesRegex(backends.Unavailable, "the result is always", made.check, case, None)
+        with self.assertRaisesRegex(backends.Unavailable, "this PyTorch has no one_shot_all_reduce_copy_out"):
+            self.open("one_shot", "pull", operations=types.SimpleNamespace(two_shot_all_reduce_=None))
+        for way in (("one_shot", "push"), ("ring", "ll")):
+            self.assertRaisesRegex(backends.Unavailable, "PyTorch has no", self.open, *way)
 
     def test_by_itself(self):
-        self.assertEqual(self.open(None, None).executed, ("two_shot", "direct"))
-        self.assertEqual(self.open(None, None, multicast=1, world=4).operation, "multimem")
+        self.assertEqual(self.open(None, None).executed, ("two_shot", "pull"))
         self.assertEqual(self.open(None, None, multicast=1, world=4).executed, (None, None))
-        self.assertEqual(self.open(None, None, multicast=1, world=4, TORCH_SYMM_MEM_DISABLE_MULTICAST="1").operation, "two_shot")
+        self.assertEqual(self.open(None, None, multicast=1, world=4, TORCH_SYMM_MEM_DISABLE_MULTICAST="1").executed, ("two_shot", "pull"))
+
+    def test_calls_are_the_operations(self):
+        """Which operation runs, and that a copy stands before and behind where PyTorch makes none."""
+        calls, log = {}, []
+
+        class Tensor:
+            dtype = "bf16"
+
+            def numel(self):
+                return 4
+
+            def view(self, _):
+                return self
+
+            def __getitem__(self, _):
+                return self
+
+            def copy_(self, _):
+                log.append("copy")
+                return self
+
+        class Operations:
+            def __getattr__(self, name):
+                return lambda *a: log.append(name)
+
+        for way in backends.TorchSymmMem.WAYS:
+            with mock.patch.object(backends.TorchSymmMem, "pool", None):
+                made = self.open(*way, multicast=1, world=4, operations=Operations())
+            made.buffer, log[:] = made.buffer and Tensor(), []
+            made.run({}, Tensor(), Tensor())
+            calls[way] = list(log)
+        self.assertEqual(calls, {
+            ("one_shot", "pull"): ["one_shot_all_reduce_copy_out"], ("two_shot", "pull"): ["copy", "two_shot_all_reduce_", "copy"],
+            ("one_shot", "direct"): ["one_shot_all_reduce_out"], ("two_shot", "direct"): ["two_shot_all_reduce_"],
+            (None, None): ["copy", "multimem_all_reduce_", "copy"]})
+
+    def test_buffers_of_one_shape_share_the_pool(self):
+        taken = []
+
+        class Buffer:
+            def __getitem__(self, part):
+                taken.append((part.start, part.stop))
+                return self
+
+            def view(self, _):
+                return self
+
+            def zero_(self):
+                return self
+
+        with mock.patch.object(backends.TorchSymmMem, "pool", None):
+            pool = self.open("one_shot", "direct").memory
+        pool.buffer, dtype = Buffer(), types.SimpleNamespace(itemsize=2)
+        for count in (4, 700):
+            pool.take(count, dtype)
+        self.assertEqual(taken, [(0, 8), (512, 512 + 1400)])
+        self.assertRaisesRegex(backends.Unavailable, "do not fit", pool.take, 128 << 20, dtype)
+        pool.start()
+        pool.take(128 << 20, dtype)
+        self.assertEqual(taken[-1], (0, 256 << 20))
 
     def test_an_engine_chooses_by_itself(self):
         self.assertEqual(self.open(None, None, engine="vllm").executed, (None, None))

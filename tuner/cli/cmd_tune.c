@@ -359,9 +359,7 @@ static int take_backends(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
     const char *asked = t->a->backends, *probe = t->a->probe;
-    const char *slash = probe != NULL ? strrchr(probe, '/') : NULL;
-    const char *name = slash != NULL ? slash + 1 : probe;
-    bool framework = name != NULL && strcmp(name, "nccltune-probe-framework") == 0;
+    bool framework = probe != NULL && strstr(probe, "/nccltune-probe-framework") != NULL;
     int rc = 0;
 
     if (asked != NULL && strcmp(asked, "auto") == 0) {

@@ -56,6 +56,7 @@ class Backend:
     places = ("out",)
     lenders = ()  # (engine, module, name) of the class that is measured, in order of preference
     executed = None, None  # algorithm and protocol by name, where they are known
+    memory = None  # where the inputs must lie: start(), take(count, dtype)
 
     def __init__(self, group, call):
         self.group = group
@@ -165,15 +166,42 @@ class PyNccl(Backend):
         return self.comm.outplace_all_reduce(tensor) if self.engine == "sglang" else self.comm.all_reduce(tensor)
 
 
+class Pool:
+    """Symmetric memory for the input buffers of calls that work on the callers' own; taken anew for each shape."""
+
+    BYTES, GRAIN = 256 << 20, 512
+
+    def __init__(self, symm_mem, group):
+        torch = group.torch
+        self.buffer = symm_mem.empty(self.BYTES, dtype=torch.uint8, device=group.device.device)
+        symm_mem.rendezvous(self.buffer, group.device_group.group_name)
+        self.used = 0
+
+    def start(self):
+        self.used = 0
+
+    def take(self, count, dtype):
+        size = count * dtype.itemsize
+        first, self.used = self.used, self.used + -(-size // self.GRAIN) * self.GRAIN
+        if self.used > self.BYTES:
+            raise Unavailable(f"the buffers do not fit into {self.BYTES >> 20} MiB of symmetric memory")
+        return self.buffer[first:first + size].view(dtype).zero_()
+
+
 class TorchSymmMem(Backend):
     """PyTorch's symmetric memory: the engine's class where there is one, which cannot be told an algorithm; without an
-    engine PyTorch's own operations, one-shot and two-shot by name."""
+    engine PyTorch's own operations by name. As with this program's kernels, pull goes through a buffer of its own, and
+    direct works on the caller's, which must lie in symmetric memory; its two-shot leaves the result there."""
 
     lenders = (("sglang", f"{SGLANG}.torch_symm_mem", "TorchSymmMemCommunicator"),
                ("vllm", f"{VLLM}.symm_mem", "SymmMemCommunicator"))
     MULTIMEM_RANKS = (4, 6, 8)
     BUFFER_BYTES = 64 << 20
-    WAYS = {"one_shot": "pull", "two_shot": "direct"}
+    WAYS = {("one_shot", "pull"): ("out", "one_shot_all_reduce_copy_out"), ("two_shot", "pull"): ("out", "two_shot_all_reduce_"),
+            ("one_shot", "direct"): ("out", "one_shot_all_reduce_out"), ("two_shot", "direct"): ("in", "two_shot_all_reduce_"),
+            (None, None): ("out", "multimem_all_reduce_")}  # place of the result, and operation
+    places = ("out", "in")
+    pool = None  # of a process: one symmetric piece of memory for all shapes
 
     def __init__(self, group, call):
         super().__init__(group, call)
@@ -191,39 +219,62 @@ class TorchSymmMem(Backend):
             refuse_if_disabled(self.comm)
 
     def _open_own(self, call):
-        group, torch, algo = self.group, self.group.torch, call["algo"]
+        group, torch, way = self.group, self.group.torch, (call["algo"], call["proto"])
         if group.device.name != "cuda":
             raise Unavailable("symmetric memory needs CUDA")
-        if algo is not None and self.WAYS.get(algo) != call["proto"]:
-            raise Unavailable(f"PyTorch has no {algo}/{call['proto']}")
+        if way not in self.WAYS:
+            raise Unavailable(f"PyTorch has no {'/'.join(way)}")
         symm_mem = importlib.import_module("torch.distributed._symmetric_memory")
         self.name = group.device_group.group_name
+        if way[1] == "direct":
+            if TorchSymmMem.pool is None:
+                TorchSymmMem.pool = False  # if it fails here no rank meets the others a second time
+                TorchSymmMem.pool = Pool(symm_mem, group)
+            if not TorchSymmMem.pool:
+                raise Unavailable("there was no symmetric memory to be had for its buffers")
+            self.memory = TorchSymmMem.pool
+            self._take(way)
+            return
         self.buffer = symm_mem.empty(self.BUFFER_BYTES, dtype=torch.uint8, device=group.device.device)
         handle = symm_mem.rendezvous(self.buffer, self.name)
         multicast = handle.multicast_ptr != 0 and os.environ.get("TORCH_SYMM_MEM_DISABLE_MULTICAST", "0") in ("", "0")
-        self.operation = algo or ("multimem" if multicast and group.world in self.MULTIMEM_RANKS else "two_shot")
-        if self.operation in self.WAYS:
-            self.executed = self.operation, self.WAYS[self.operation]
+        if way == (None, None) and not (multicast and group.world in self.MULTIMEM_RANKS):
+            way = "two_shot", "pull"
+        self._take(way)
+
+    def _take(self, way):
+        self.executed, name = way, self.WAYS[way][1]  # multimem has no name among the algorithms
+        self.operation = getattr(self.group.torch.ops.symm_mem, name, None)
+        if self.operation is None:
+            raise Unavailable(f"this PyTorch has no {name}")
 
     def check(self, case, example):
-        if case["dtype"] != "bf16":
-            raise Unavailable("the engines use it for bf16 only")
+        place = self.WAYS[self.executed][0]
+        if case["place"] != place:
+            raise Unavailable("the result is always another tensor" if place == "out" else "the result is always in the input")
         if self.comm is not None:
+            if case["dtype"] != "bf16":
+                raise Unavailable("the engines use it for bf16 only")
             test = getattr(self.comm, "should_torch_symm_mem_allreduce", None) or self.comm.should_use_symm_mem
             if not test(example):
                 raise Unavailable("the engine's class declines this size or type")
-        elif case["bytes"] > self.BUFFER_BYTES or case["bytes"] % (16 * self.group.world) != 0:
-            raise Unavailable(f"above {self.BUFFER_BYTES >> 20} MiB, or no multiple of 16 bytes for each rank")
+        elif case["dtype"] not in ("bf16", "fp32") or case["bytes"] % 4 != 0:
+            raise Unavailable("PyTorch's operations take bf16 and fp32, in whole 4 bytes")
+        elif self.buffer is not None and case["bytes"] > self.BUFFER_BYTES:
+            raise Unavailable(f"above {self.BUFFER_BYTES >> 20} MiB")
 
     def run(self, case, tensor, out):
         if self.comm is not None:
             return self.comm.all_reduce(tensor, out=out)
-        ops = self.group.torch.ops.symm_mem
+        if self.executed == ("one_shot", "direct"):
+            return self.operation(tensor, "sum", self.name, out)
+        if self.executed == ("two_shot", "direct"):
+            return self.operation(tensor, "sum", self.name)
         part = self.buffer.view(tensor.dtype)[:tensor.numel()]
+        if self.executed == ("one_shot", "pull"):  # copies within its kernel
+            return self.operation(part, tensor, "sum", self.name, out)
         part.copy_(tensor)
-        if self.operation == "one_shot":
-            return ops.one_shot_all_reduce_out(part, "sum", self.name, out)
-        (ops.multimem_all_reduce_ if self.operation == "multimem" else ops.two_shot_all_reduce_)(part, "sum", self.name)
+        self.operation(part, "sum", self.name)
         return out.copy_(part)
 
 

@@ -25,11 +25,14 @@ class Stopped(Exception):
 class Slots:
     """Input and output buffers in turn, together more than the L2 holds; they live from trial to trial."""
 
-    def __init__(self, torch, device, dtype, send, receive, wanted):
+    def __init__(self, torch, device, dtype, send, receive, wanted, memory=None):
         size = (send + receive) * dtype.itemsize if hasattr(dtype, "itemsize") else (send + receive) * 4
         enough = 2 * device.l2_bytes // max(size, 1) + 1
         self.count = max(2, wanted, min(SLOTS_MAX, enough))
-        self.inputs = [torch.zeros(send, dtype=dtype, device=device.device) for _ in range(self.count)]
+        if memory is not None:
+            memory.start()
+        self.inputs = [torch.zeros(send, dtype=dtype, device=device.device) if memory is None else memory.take(send, dtype)
+                       for _ in range(self.count)]
         self.outputs = [torch.zeros(receive, dtype=dtype, device=device.device) for _ in range(self.count)]
 
 
@@ -103,10 +106,11 @@ class Trial:
         return rank.opened[key]
 
     def check_call(self):
-        key = self.case["dtype"], self.send, self.receive
+        key = self.case["dtype"], self.send, self.receive, self.backend.memory
         if key != self.rank.slots_key or self.rank.slots.count < self.width:
             self.rank.slots = self.rank.slots_key = None  # frees them first
-            self.rank.slots = Slots(self.torch, self.device, self.dtype, self.send, self.receive, self.width)
+            self.rank.slots = Slots(self.torch, self.device, self.dtype, self.send, self.receive, self.width,
+                                    self.backend.memory)
             self.rank.slots_key = key
         self.slots = self.rank.slots
         self.backend.check(self.case, self.slots.inputs[0])
