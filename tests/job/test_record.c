@@ -3,6 +3,7 @@
 #include "tuner/base/rng.h"
 #include "tuner/job/record.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -188,30 +189,61 @@ static void test_repeats(void **state)
     free(b.at);
 }
 
-/* A round that does not fit is not begun; the first four always are. */
-static void test_budget(void **state)
+static struct landscape within(struct nt_spec *spec, uint64_t budget_ns)
 {
-    struct nt_spec spec = record_spec("64K,1M");
-    struct landscape four, all, half;
     struct world w;
-    (void)state;
 
     world_init(&w, 1);
-    four = explore(&spec, &w, 4);
-    world_init(&w, 1);
-    all = explore(&spec, &w, 16);
-    world_init(&w, 1);
-    spec.budget_ns = (four.held_ns + all.held_ns) / 2;
-    half = explore(&spec, &w, 16);
-    assert_true(half.held_ns <= spec.budget_ns && half.held_ns > four.held_ns);
-    free(half.at);
-    world_init(&w, 1);
-    spec.budget_ns = 1;
-    half = explore(&spec, &w, 16);
-    assert_true(half.rc == 0 && half.held_ns == four.held_ns);
-    free(half.at);
+    spec->budget_ns = budget_ns;
+    return explore(spec, &w, 16);
+}
+
+/* Tuples of a collective in at least so many gangs at one size. */
+static unsigned recorded(const struct landscape *l, enum nt_coll coll, uint64_t bytes,
+                         unsigned gangs)
+{
+    unsigned n = 0;
+    for (size_t i = 0; i < l->n; i++) {
+        const struct nt_case *cs = &l->at[i].cs;
+        n += cs->coll == coll && cs->bytes == bytes && cs->place == NT_OUT_OF_PLACE &&
+             l->at[i].ngangs >= gangs;
+    }
+    return n;
+}
+
+/* Less time: first the tuples that are far behind get fewer gangs, then there are fewer rounds,
+ * then fewer sizes; never other collectives or settings, and never more time than was allowed. */
+static void test_budget(void **state)
+{
+    static const double shares[] = {0.9, 0.6, 0.4, 0.25, 0.1};
+    struct nt_spec spec = record_spec("64K,256K,1M,4M");
+    struct landscape all;
+    unsigned few = UINT_MAX;
+    (void)state;
+
+    spec.colls[NT_ALL_GATHER] = spec.colls[NT_REDUCE_SCATTER] = true;
+    all = within(&spec, 0);
+    for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
+        uint64_t budget = (uint64_t)((double)all.held_ns * shares[i]), slack = 0;
+        struct landscape l = within(&spec, budget);
+        unsigned deep = 0;
+        assert_int_equal(l.rc, 0);
+        slack = 2 * NT_PLAN_GANGS * UINT64_C(1000000000); /* the step that was under way */
+        assert_true(l.held_ns <= budget + slack);
+        for (size_t k = 0; k < 3; k++) {
+            static const uint8_t colls[] = {NT_ALL_REDUCE, NT_ALL_GATHER, NT_REDUCE_SCATTER};
+            unsigned first = recorded(&l, colls[k], 64 << 10, 1);
+            if (first != recorded(&all, colls[k], 64 << 10, 1)) {
+                fail_msg("%g of the time: %u tuples of %s", shares[i], first,
+                         nt_coll_names[colls[k]]);
+            }
+            deep += recorded(&l, colls[k], 64 << 10, 4);
+        }
+        assert_true(deep <= few);
+        few = deep;
+        free(l.at);
+    }
     free(all.at);
-    free(four.at);
 }
 
 static uint8_t tree_hangs(const struct world_call *c)

@@ -282,6 +282,30 @@ static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n
     return rc;
 }
 
+/* "NAME=A NAME=B": variables that act together, one setting. */
+static int add_together(const struct nt_env *e, struct nt_spec *s, char *words, struct nt_err *err)
+{
+    struct nt_assign vars[NT_KNOB_VARS];
+    char *save = NULL;
+    size_t n = 0;
+    int rc = 0;
+
+    for (char *w = strtok_r(words, " ", &save); w != NULL && rc == 0;
+         w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        if (eq == NULL || n == NT_KNOB_VARS) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "--try: write NAME=VALUE,VALUE or 'NAME=VALUE NAME=VALUE', not '%.100s'",
+                           w);
+        }
+        *eq = '\0';
+        vars[n++] = (struct nt_assign){w, eq + 1};
+        rc = nt_tunable_for_profile(w, eq + 1, e->version != 0 ? e->version : NT_NCCL_NEWEST, true,
+                                    err);
+    }
+    return rc == 0 ? add_setting(s, vars, n, err) : nt_wrap(err, rc, "--try");
+}
+
 /* "NAME=A,B": each value a setting. */
 static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word,
                      struct nt_err *err)
@@ -290,6 +314,9 @@ static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word
     int rc = 0;
 
     (void)snprintf(copy, sizeof(copy), "%s", word);
+    if (strchr(copy, ' ') != NULL) {
+        return add_together(e, s, copy, err);
+    }
     eq = strchr(copy, '=');
     if (eq == NULL) {
         return nt_fail(err, NT_E_INVAL, 0, "--try %.100s: write NAME=VALUE,VALUE", word);

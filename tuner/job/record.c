@@ -11,6 +11,14 @@ enum { SATURATED = 2 << 20 };
 enum { LEAST_GANGS = 4, MAX_TUPLES = 64, SIDE_BY_SIDE = NT_PLAN_GANGS, MAX_LOSSES = 4 };
 static const double LEADS = 1.25; /* a tuple this near to the best of its case is a leader */
 static const double BEHIND = 1.4; /* one this far behind gets the least samples */
+/* How far behind the best a tuple may be that rounds 2 to 4 still measure: the first that fits. */
+static const double CUTS[] = {INFINITY, 4, 2, BEHIND, LEADS};
+enum { CUTS_COUNT = sizeof(CUTS) / sizeof(CUTS[0]) };
+/* Where time is short: the default and tuples this near to the best stand for the leaders in place
+ * and at edges, and no channels are counted of an algorithm that is this far behind with NCCL's. */
+static const double FRONT = 1.12, HOPELESS = 4;
+static const double EXTRAS = 1.6;    /* time in place and at the edge, in that at the size proper */
+static const double EXPLORING = 0.5; /* of the budget, at most */
 static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
 
@@ -19,6 +27,7 @@ struct tuple {
     struct nt_executed executed;
     double sum[NT_MODE_COUNT]; /* of log medians */
     uint32_t n[NT_MODE_COUNT];
+    float spent_ns[NT_MODE_COUNT]; /* by its last block at the size proper */
     bool out;
 };
 struct spot { /* one size under one setting */
@@ -39,9 +48,13 @@ struct nt_record {
     struct nt_rng rng;
     unsigned rounds, round;
     size_t group; /* first setting of the gangs that are alive */
-    uint64_t gang, seq, held_ns, round_ns, round_began, blocks, tuples;
-    uint32_t npoints, nmodes, losses;
+    uint64_t gang, seq, held_ns, starts_ns, blocks, tuples;
+    uint32_t npoints, nmodes, losses, unexplored;
+    double cut; /* one of CUTS */
     enum nt_mode modes[NT_MODE_COUNT];
+    uint32_t ncolls;
+    /* The points: size by size, each with all collectives, so that a budget which ends in between
+     * is spent on all of them alike. */
     uint8_t coll[NT_COLL_COUNT * NT_MAX_SIZES];
     uint64_t bytes[NT_COLL_COUNT * NT_MAX_SIZES];
     struct spot *spots; /* [setting * npoints + point] */
@@ -49,7 +62,7 @@ struct nt_record {
     size_t nlive;
     struct job *queue;
     size_t head, tail, cap;
-    bool filled, done;
+    bool filled, ends_round, done;
     enum nt_dtype dtype;
     struct nt_err failed;
 };
@@ -65,11 +78,17 @@ int nt_record_new(const struct nt_spec *spec, unsigned gangs, uint64_t first_gan
     r->spec = *spec;
     r->rounds = gangs < LEAST_GANGS ? LEAST_GANGS : gangs;
     r->gang = first_gang - 1;
+    r->cut = CUTS[0];
     nt_rng_seed(&r->rng, spec->seed);
     for (int c = 0; c < NT_COLL_COUNT; c++) {
-        for (size_t i = 0; spec->colls[c] && i < spec->nsizes; i++) {
-            r->coll[r->npoints] = (uint8_t)c;
-            r->bytes[r->npoints++] = spec->sizes[i];
+        r->ncolls += spec->colls[c];
+    }
+    for (size_t i = 0; i < spec->nsizes; i++) {
+        for (int c = 0; c < NT_COLL_COUNT; c++) {
+            if (spec->colls[c]) {
+                r->coll[r->npoints] = (uint8_t)c;
+                r->bytes[r->npoints++] = spec->sizes[i];
+            }
         }
     }
     for (int m = 0; m < NT_MODE_COUNT; m++) {
@@ -146,6 +165,18 @@ static double best_ns(const struct spot *s, enum nt_mode m)
 
 /* ------------------------------------------------------------------ blocks */
 
+static bool in_haste(const struct nt_record *r)
+{
+    return r->spec.budget_ns > 0;
+}
+
+/* In place and at edges: from the second round on, for then it is known who leads. In haste twice,
+ * so that each half of the gangs has it. */
+static bool extras_now(const struct nt_record *r)
+{
+    return r->round > 0 && r->round < LEAST_GANGS - (unsigned)in_haste(r);
+}
+
 static unsigned inner_of(enum nt_mode m, double est)
 {
     return m == NT_EAGER ? 1
@@ -182,10 +213,10 @@ static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, ui
                              .mode = (uint8_t)m};
     j->step.cs = q->cs;
     q->call = t->call;
-    q->inner = inner_of(m, isfinite(best) ? best : est);
-    each = est * q->inner;
-    q->samples = each > 20e6 ? 3 : each > 4e6 ? 5 : 8;
     behind = isfinite(best) && est > best * BEHIND;
+    q->inner = inner_of(m, isfinite(best) && !behind ? best : est);
+    each = est * q->inner;
+    q->samples = each > 20e6 ? 3 : each > 4e6 || (in_haste(r) && m == NT_GRAPH) ? 5 : 8;
     if (behind) { /* it decides nothing */
         q->samples = each > 8e6 ? 1 : 3;
     }
@@ -199,42 +230,47 @@ static void push_block(struct nt_record *r, uint32_t setting, uint32_t point, ui
 static uint64_t edge_above(const struct nt_record *r, uint32_t point)
 {
     uint64_t grain = UINT64_C(4) * r->spec.ranks, mid;
-    if (point + 1 == r->npoints || r->coll[point + 1] != r->coll[point]) {
+    if (point + r->ncolls >= r->npoints) {
         return 0;
     }
-    mid = nt_compose_midpoint(r->bytes[point], r->bytes[point + 1]);
+    mid = nt_compose_midpoint(r->bytes[point], r->bytes[point + r->ncolls]);
     return mid / grain * grain;
 }
 
-/* A leader of either mode serves both, so it is recorded in both. */
-static bool leads(const struct nt_record *r, const struct spot *s, uint32_t tuple)
+/* A leader of either mode serves both, so it is recorded in both; and so is the default. */
+static bool within(const struct nt_record *r, const struct spot *s, uint32_t tuple, double factor)
 {
     for (uint32_t k = 0; k < r->nmodes; k++) {
-        if (est_ns(&s->tuples[tuple], r->modes[k]) <= best_ns(s, r->modes[k]) * LEADS) {
+        if (est_ns(&s->tuples[tuple], r->modes[k]) <= best_ns(s, r->modes[k]) * factor) {
             return true;
         }
     }
     return tuple == 0;
 }
 
+static bool gets_extras(const struct nt_record *r, const struct spot *s, uint32_t tuple)
+{
+    return extras_now(r) && within(r, s, tuple, in_haste(r) ? FRONT : LEADS);
+}
+
 static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point)
 {
     struct spot *s = spot_of(r, setting, point);
     uint64_t edge = edge_above(r, point);
-    bool extras = r->round > 0 && r->round < LEAST_GANGS;
 
     for (uint32_t i = 0; i < s->n; i++) {
-        bool lead = leads(r, s, i);
+        bool extras = gets_extras(r, s, i);
+        bool wanted = r->round == 0 || within(r, s, i, LEADS) ||
+                      (r->round < LEAST_GANGS && within(r, s, i, r->cut));
         for (uint32_t k = 0; k < r->nmodes && !s->tuples[i].out; k++) {
             enum nt_mode m = r->modes[k];
-            if (r->round < LEAST_GANGS || lead) {
+            if (wanted) {
                 push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, r->bytes[point]);
             }
-            /* From the second round on it is known who leads. */
-            if (extras && lead && r->spec.places[NT_IN_PLACE]) {
+            if (extras && r->spec.places[NT_IN_PLACE]) {
                 push_block(r, setting, point, i, m, NT_IN_PLACE, r->bytes[point]);
             }
-            if (extras && lead && edge > r->bytes[point]) {
+            if (extras && edge > r->bytes[point]) {
                 push_block(r, setting, point, i, m, NT_OUT_OF_PLACE, edge);
             }
         }
@@ -291,20 +327,33 @@ static void copy_tuples(struct nt_record *r, struct spot *s, const struct spot *
     r->tuples += s->n;
 }
 
+/* The budget has no time for more: what is not explored by now is left out under this setting. */
+static bool explored_enough(const struct nt_record *r)
+{
+    double share = (double)(r->group + group_size(r)) / (double)r->spec.nsettings;
+    return in_haste(r) && (double)r->held_ns > (double)r->spec.budget_ns * EXPLORING * share;
+}
+
 /* One question of the exploration of a live setting; false: all its sizes are explored. */
 static bool push_explore(struct nt_record *r)
 {
-    for (uint32_t setting = (uint32_t)r->group; setting < r->group + group_size(r); setting++) {
-        for (uint32_t point = 0; point < r->npoints; point++) {
+    for (uint32_t point = 0; point < r->npoints; point++) {
+        for (uint32_t setting = (uint32_t)r->group; setting < r->group + group_size(r); setting++) {
             struct spot *s = spot_of(r, setting, point);
             struct nt_call call;
             struct job *j;
             if (s->explored) {
                 continue;
             }
-            if (s->costed && r->bytes[point] > SATURATED && point > 0 &&
-                r->coll[point - 1] == r->coll[point] && spot_of(r, setting, point - 1)->explored) {
-                copy_tuples(r, s, spot_of(r, setting, point - 1));
+            if (explored_enough(r)) {
+                r->unexplored++;
+                s->explored = true;
+                r->tuples += s->n;
+                continue;
+            }
+            if (s->costed && r->bytes[point] > SATURATED && point >= r->ncolls &&
+                spot_of(r, setting, point - r->ncolls)->n > 0) {
+                copy_tuples(r, s, spot_of(r, setting, point - r->ncolls));
                 continue;
             }
             if (s->costed && !next_call(s, &s->combo, &s->step, &call)) {
@@ -365,6 +414,9 @@ static void tell_explore(struct nt_record *r, const struct job *j, const struct 
     } else if (!ok || (call->channels > 0 && x->executed.channels < call->channels)) {
         s->combo++;
         s->step = 0;
+    } else if (in_haste(r) && call->channels == 0 &&
+               (double)x->ns[0] > best_ns(s, r->modes[0]) * HOPELESS) {
+        s->combo++;
     } else {
         s->step++;
     }
@@ -408,37 +460,85 @@ static void push_round(struct nt_record *r)
     r->filled = true;
 }
 
+/* What a round takes that goes down to `cut`, by what each tuple took last. */
+static double round_cost(const struct nt_record *r, double cut)
+{
+    double ns = (double)r->starts_ns / r->round; /* those of one round */
+
+    for (size_t i = 0; i < (size_t)r->npoints * r->spec.nsettings; i++) {
+        const struct spot *s = &r->spots[i];
+        for (uint32_t t = 0; t < s->n; t++) {
+            bool extra = gets_extras(r, s, t);
+            for (uint32_t k = 0; k < r->nmodes && !s->tuples[t].out && within(r, s, t, cut); k++) {
+                ns += s->tuples[t].spent_ns[r->modes[k]] * (extra ? 1 + EXTRAS : 1);
+            }
+        }
+    }
+    return ns;
+}
+
+/* Rounds 2 to 4 go down as far as the budget allows; those after them hold leaders alone. False:
+ * not even that fits. */
+static bool plan_round(struct nt_record *r)
+{
+    bool all = r->round < LEAST_GANGS;
+    double rounds = all ? LEAST_GANGS - r->round : 1; /* as dear as this one, which is too much */
+    double left = (double)r->spec.budget_ns - (double)r->held_ns;
+
+    if (!in_haste(r)) {
+        return true;
+    }
+    for (size_t i = all ? 0 : CUTS_COUNT - 1; i < CUTS_COUNT; i++) {
+        r->cut = CUTS[i];
+        if (round_cost(r, r->cut) * rounds <= left) {
+            return true;
+        }
+    }
+    return round_cost(r, r->cut) <= left;
+}
+
 /* The next group of settings, or the next round; false: the last one is over, or the budget. */
 static bool next_round(struct nt_record *r)
 {
     r->group += group_size(r);
-    if (r->group >= r->spec.nsettings) {
-        r->round_ns = r->held_ns - r->round_began;
-        r->round_began = r->held_ns;
-        r->group = 0;
-        r->round++;
+    if (r->group < r->spec.nsettings) {
+        return true;
     }
-    return r->round < r->rounds && (r->round < LEAST_GANGS || r->spec.budget_ns == 0 ||
-                                    r->held_ns + r->round_ns <= r->spec.budget_ns);
+    r->group = 0;
+    r->round++;
+    return r->round < r->rounds && plan_round(r);
+}
+
+static bool overdue(const struct nt_record *r)
+{
+    return in_haste(r) && r->held_ns > r->spec.budget_ns;
 }
 
 static void refill(struct nt_record *r)
 {
     r->head = r->tail = 0;
-    if (r->nlive == 0) {
+    if (r->ends_round) { /* here, for now it is known how long ending them took */
+        r->ends_round = false;
+        r->done = !next_round(r);
+    } else if (r->nlive == 0) {
         start_gangs(r);
     } else if (push_explore(r)) {
         return;
     } else if (!r->filled) {
         push_round(r);
     } else {
-        r->done = !next_round(r);
         stop_gangs(r);
+        r->ends_round = true;
     }
 }
 
 int nt_record_next(struct nt_record *r, struct nt_plan_step *ret, struct nt_err *err)
 {
+    if (overdue(r) && r->nlive > 0) { /* what was measured stays good: the order is by chance */
+        r->head = r->tail = 0;
+        r->done = true;
+        stop_gangs(r);
+    }
     while (r->head == r->tail && !r->done && r->failed.code == NT_OK) {
         refill(r);
     }
@@ -478,6 +578,9 @@ int nt_record_tell(struct nt_record *r, const struct nt_plan_outcome *o, struct 
     nt_assert(r->head < r->tail);
     j = r->queue[r->head++];
     r->held_ns += o->elapsed_ns;
+    if (j.step.kind == NT_DO_START || j.step.kind == NT_DO_STOP) {
+        r->starts_ns += o->elapsed_ns;
+    }
     r->seq += j.step.kind == NT_DO_START ? j.step.ngangs : (size_t)(j.step.kind != NT_DO_STOP);
     for (size_t i = 0; j.step.kind == NT_DO_START && i < j.step.ngangs; i++) {
         gone = gone || o->gangs[i].status != NT_ST_OK;
@@ -496,6 +599,7 @@ int nt_record_tell(struct nt_record *r, const struct nt_plan_outcome *o, struct 
             memcpy(ns, x->ns, x->count * sizeof(ns[0]));
             t->sum[m] += log(nt_quantile_u32(ns, x->count, 0.5));
             t->n[m]++;
+            t->spent_ns[m] = (float)o->elapsed_ns;
             r->losses = 0;
         }
     }
@@ -514,5 +618,6 @@ void nt_record_progress(const struct nt_record *r, struct nt_record_progress *re
                                        .rounds = r->rounds,
                                        .blocks = r->blocks,
                                        .tuples = r->tuples,
+                                       .unexplored = r->unexplored,
                                        .held_ns = r->held_ns};
 }

@@ -4,8 +4,11 @@
  *
  * Gangs of all settings are alive together and take turns, so that they share what drifts. Rounds
  * come in order of worth: all tuples in the first LEAST_GANGS rounds, then only the default and the
- * leaders, at their sizes, in both placements and at the edges where their rows would end. A round
- * that the budget does not allow is not begun.
+ * leaders, at their sizes, in both placements and at the edges where their rows would end.
+ *
+ * A budget is kept: with half of it gone, what is not explored yet is left out (the largest sizes,
+ * of all collectives alike); every tuple found is measured in one gang; the next three rounds go
+ * down from the leaders as far as there is time, and a round that would end too late is not begun.
  *
  * Pure like the plan. Ownership: nt_record_new() gives *ret to the caller, who passes it to
  * nt_record_free().
@@ -27,6 +30,7 @@ NT_MUST_CHECK int nt_record_tell(struct nt_record *r, const struct nt_plan_outco
 struct nt_record_progress {
     unsigned round, rounds;
     uint64_t blocks, tuples;
+    uint64_t unexplored; /* sizes, each collective and setting by itself */
     uint64_t held_ns;
 };
 void nt_record_progress(const struct nt_record *r, struct nt_record_progress *ret);
