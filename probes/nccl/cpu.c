@@ -67,22 +67,23 @@ unsigned nt_cpu_choose(const uint64_t *ns, unsigned n)
     return at;
 }
 
-/* Those near the device, if the kernel tells and they are enough. */
-static void near_device(const char *pci, unsigned world, const cpu_set_t *allowed, cpu_set_t *ret)
+/* Those near the device that are allowed; all allowed ones if the near ones are too few. False: no
+ * such device on this machine. */
+static bool near_device(const char *pci, unsigned world, const cpu_set_t *allowed, cpu_set_t *ret)
 {
     char path[96], list[1024];
-    size_t at;
+    size_t n =
+        (size_t)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.32s/local_cpulist", pci);
     cpu_set_t local;
     FILE *f;
-    *ret = *allowed;
-    at = (size_t)snprintf(path, sizeof(path), "/sys/bus/pci/devices/%.32s/local_cpulist", pci);
-    for (char *c = path; at < sizeof(path) && *c != '\0'; c++) {
+    for (char *c = path; n < sizeof(path) && *c != '\0'; c++) {
         *c = (char)tolower((unsigned char)*c);
     }
     f = fopen(path, "re");
     if (f == NULL) {
-        return;
+        return false;
     }
+    *ret = *allowed;
     if (fgets(list, sizeof(list), f) != NULL && nt_cpu_parse(list, &local)) {
         CPU_AND(&local, &local, allowed);
         if ((unsigned)CPU_COUNT(&local) >= 2 * world) {
@@ -90,6 +91,7 @@ static void near_device(const char *pci, unsigned world, const cpu_set_t *allowe
         }
     }
     (void)fclose(f);
+    return true;
 }
 
 static bool go_to(int core)
@@ -100,30 +102,29 @@ static bool go_to(int core)
     return sched_setaffinity(0, sizeof(one), &one) == 0;
 }
 
-int nt_cpu_pick(struct nt_cpu *c, unsigned rank, unsigned world, const char *pci,
-                int (*run)(void *arg, uint64_t *ret_ns, struct nt_err *err), void *arg,
-                struct nt_err *err)
+void nt_cpu_find(struct nt_cpu *c, unsigned rank, unsigned world, const char *pci)
 {
     cpu_set_t near;
-    int cores[NT_CPU_TRIES], rc = 0;
-    unsigned n;
     *c = (struct nt_cpu){.core = -1};
-    if (sched_getaffinity(0, sizeof(c->free), &c->free) != 0) {
-        return 0;
+    if (world > 1 && sched_getaffinity(0, sizeof(c->free), &c->free) == 0 &&
+        near_device(pci, world, &c->free, &near)) {
+        c->ntried = nt_cpu_candidates(&near, rank, world, c->tried);
     }
-    near_device(pci, world, &c->free, &near);
-    n = nt_cpu_candidates(&near, rank, world, cores);
-    for (unsigned k = 0; rc == 0 && k < n; k++) {
-        uint64_t ns = 0;
-        if (!go_to(cores[k])) {
-            continue;
-        }
-        rc = run(arg, &ns, err);
-        c->tried[c->ntried] = cores[k];
-        c->ns[c->ntried++] = ns;
+}
+
+int nt_cpu_pick(struct nt_cpu *c, int (*run)(void *arg, uint64_t *ret_ns, struct nt_err *err),
+                void *arg, struct nt_err *err)
+{
+    bool there[NT_CPU_TRIES];
+    int rc = 0;
+    for (unsigned k = 0; rc == 0 && k < c->ntried; k++) {
+        there[k] = go_to(c->tried[k]);
+        rc = run(arg, &c->ns[k], err); /* the others run too */
+        c->ns[k] = there[k] ? c->ns[k] : UINT64_MAX;
     }
     if (rc == 0 && c->ntried > 0) {
-        c->core = c->tried[nt_cpu_choose(c->ns, c->ntried)];
+        unsigned k = nt_cpu_choose(c->ns, c->ntried);
+        c->core = there[k] ? c->tried[k] : -1;
     }
     (void)sched_setaffinity(0, sizeof(c->free), &c->free);
     return rc;

@@ -19,7 +19,7 @@ struct nt_cpu {
     cpu_set_t free; /* where it may run otherwise */
     int core;       /* -1: wherever the scheduler puts it */
     int tried[NT_CPU_TRIES];
-    uint64_t ns[NT_CPU_TRIES];
+    uint64_t ns[NT_CPU_TRIES]; /* what `run` took there */
     unsigned ntried;
 };
 
@@ -34,10 +34,13 @@ bool nt_cpu_parse(const char *list, cpu_set_t *ret);
 /* The first of n > 0 times that is at most 5 % above the least. */
 unsigned nt_cpu_choose(const uint64_t *ns, unsigned n);
 
-/* Picks among the cores near the device (pci: its address, "0000:1b:00.0") that this thread may
- * use, by how long `run` takes there. No core fits or can be had: 0, and the thread goes on as
- * before. An error is that of `run`. */
-NT_MUST_CHECK int nt_cpu_pick(struct nt_cpu *c, unsigned rank, unsigned world, const char *pci,
+/* Fills in what there is to try, near the device (pci: its address, "0000:1b:00.0") where they are
+ * enough; ntried 0 where too few cores are free, the machine has no such device, or the rank is
+ * alone. */
+void nt_cpu_find(struct nt_cpu *c, unsigned rank, unsigned world, const char *pci);
+/* Picks by how long `run` takes on each of c->tried. An error is that of `run`; the thread is free
+ * again in any case. */
+NT_MUST_CHECK int nt_cpu_pick(struct nt_cpu *c,
                               int (*run)(void *arg, uint64_t *ret_ns, struct nt_err *err),
                               void *arg, struct nt_err *err);
 /* From here to there the calling thread stays. */

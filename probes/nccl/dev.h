@@ -81,6 +81,8 @@ NT_MUST_CHECK int nt_stream_done(struct CUstream_st *s, bool *ret, struct nt_err
 NT_MUST_CHECK int nt_event_open(struct CUevent_st **ret, struct nt_err *err);
 void nt_event_close(struct CUevent_st *e);
 NT_MUST_CHECK int nt_event_record(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *err);
+/* As a part of the graph that is being captured: each launch records it. */
+NT_MUST_CHECK int nt_event_capture(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *err);
 /* Both must have happened. */
 NT_MUST_CHECK int nt_event_between_ns(struct CUevent_st *from, struct CUevent_st *to, uint64_t *ret,
                                       struct nt_err *err);

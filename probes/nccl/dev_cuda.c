@@ -313,6 +313,12 @@ int nt_event_record(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *
     return check(cudaEventRecord(e, s), "record an event", err);
 }
 
+int nt_event_capture(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *err)
+{
+    return check(cudaEventRecordWithFlags(e, s, cudaEventRecordExternal), "an event in a graph",
+                 err);
+}
+
 int nt_event_between_ns(struct CUevent_st *from, struct CUevent_st *to, uint64_t *ret,
                         struct nt_err *err)
 {

@@ -194,25 +194,31 @@ static char *describe(const struct nt_probe *p, const struct nt_dev_info *info)
     return text;
 }
 
-/* A graph of small kernels, long enough that its end is waited for; the least of some runs. */
+/* A graph of small calls, which begins on all ranks together; the least of some runs. Of kernels
+ * that wait for nobody a slow core shows nothing. */
 static int see_device(void *arg, uint64_t *ret_ns, struct nt_err *err)
 {
-    enum { TICKS = 100, RUNS = 6 };
+    enum { CALLS = 20, RUNS = 6, DEADLINE_S = 30 };
     struct nt_probe *p = arg;
     struct CUgraphExec_st *g = NULL;
+    uint32_t worst;
     int ended, rc = nt_capture_begin(p->stream, err);
     if (rc != 0) {
         return rc;
     }
-    for (unsigned i = 0; rc == 0 && i < TICKS; i++) {
-        rc = nt_dev_tick(p->dev, p->stream, err);
+    for (unsigned i = 0; rc == 0 && i < CALLS; i++) {
+        rc = nt_probe_small_reduce(p, err);
     }
     ended = nt_capture_end(p->stream, &g, rc == 0 ? err : NULL);
     rc = rc == 0 ? ended : rc;
     *ret_ns = UINT64_MAX;
     for (unsigned i = 0; rc == 0 && i < RUNS; i++) {
-        uint64_t begin = nt_now_ns(), ns;
-        rc = nt_graph_launch(g, p->stream, err);
+        uint64_t begin = 0, ns;
+        rc = nt_probe_meet(p, 0, nt_now_ns() + DEADLINE_S * UINT64_C(1000000000), &worst, err);
+        if (rc == 0) {
+            begin = nt_now_ns();
+            rc = nt_graph_launch(g, p->stream, err);
+        }
         if (rc == 0) {
             rc = nt_stream_sync(p->stream, err);
         }
@@ -220,6 +226,21 @@ static int see_device(void *arg, uint64_t *ret_ns, struct nt_err *err)
         *ret_ns = ns < *ret_ns ? ns : *ret_ns;
     }
     nt_graph_free(g);
+    return rc;
+}
+
+/* All ranks try as many cores as the one that has fewest to try. */
+static int pick_core(struct nt_probe *p, const char *pci, struct nt_err *err)
+{
+    uint32_t missing = 0;
+    int rc;
+    nt_cpu_find(&p->cpu, p->rank, p->world, pci);
+    rc = nt_probe_meet(p, NT_CPU_TRIES - p->cpu.ntried, nt_now_ns() + 30 * UINT64_C(1000000000),
+                       &missing, err);
+    if (rc == 0 && missing < NT_CPU_TRIES) {
+        p->cpu.ntried = NT_CPU_TRIES - missing;
+        rc = nt_cpu_pick(&p->cpu, see_device, p, err);
+    }
     return rc;
 }
 
@@ -299,7 +320,7 @@ static int init(struct nt_probe *p, const struct nt_init *i, struct nt_err *err)
     if (rc == 0) {
         p->comm = comm;
         nt_link_guard(p->link, abort_comm, p);
-        rc = nt_cpu_pick(&p->cpu, p->rank, p->world, info.pci, see_device, p, err);
+        rc = pick_core(p, info.pci, err);
     }
     if (rc == 0) {
         m.ready.memory_bytes = nt_probe_memory(p);

@@ -107,6 +107,15 @@ static int faster_each_time(void *arg, uint64_t *ret_ns, struct nt_err *err)
     return 0;
 }
 
+static int any_core(void *arg, uint64_t *ret_ns, struct nt_err *err)
+{
+    unsigned *runs = arg;
+    (void)err;
+    (*runs)++;
+    *ret_ns = 1;
+    return 0;
+}
+
 static int fails(void *arg, uint64_t *ret_ns, struct nt_err *err)
 {
     (void)arg;
@@ -117,37 +126,66 @@ static int fails(void *arg, uint64_t *ret_ns, struct nt_err *err)
 static void test_pick(void **state)
 {
     cpu_set_t before, after;
-    struct nt_cpu c;
+    struct nt_cpu c = {.ntried = 2, .core = -1};
     struct nt_err err = {0};
     unsigned runs = 0;
+    int core = -1;
     (void)state;
     assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
-    assert_int_equal(nt_cpu_pick(&c, 0, 1, "no such device", faster_each_time, &runs, &err), 0);
+    while (core < CPU_SETSIZE - 1 && !CPU_ISSET((size_t)++core, &before)) {
+    }
+    c.free = before;
+    c.tried[0] = c.tried[1] = core;
+    assert_int_equal(nt_cpu_pick(&c, faster_each_time, &runs, &err), 0);
     assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
     assert_true(CPU_EQUAL(&before, &after));
-    assert_int_equal(c.ntried, runs);
-    assert_int_equal(c.core, runs > 0 ? c.tried[runs - 1] : -1);
+    assert_int_equal(runs, 2);
+    assert_int_equal(c.core, core);
     nt_cpu_stay(&c);
     assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
-    assert_int_equal(CPU_COUNT(&after), runs > 0 ? 1 : CPU_COUNT(&before));
+    assert_int_equal(CPU_COUNT(&after), 1);
     nt_cpu_roam(&c);
     assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
     assert_true(CPU_EQUAL(&before, &after));
-    if (runs > 0) {
-        assert_int_equal(nt_cpu_pick(&c, 0, 1, "", fails, NULL, &err), -NT_E_IO);
-        assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
-        assert_true(CPU_EQUAL(&before, &after));
+    assert_int_equal(nt_cpu_pick(&c, fails, NULL, &err), -NT_E_IO);
+    assert_int_equal(sched_getaffinity(0, sizeof(after), &after), 0);
+    assert_true(CPU_EQUAL(&before, &after));
+}
+
+/* A core that cannot be had is run through, since the others do, and not picked. */
+static void test_core_that_is_not_there(void **state)
+{
+    struct nt_cpu c = {.ntried = 1, .core = -1, .tried = {CPU_SETSIZE - 1}};
+    struct nt_err err = {0};
+    unsigned runs = 0;
+    (void)state;
+    assert_int_equal(sched_getaffinity(0, sizeof(c.free), &c.free), 0);
+    if (!CPU_ISSET(CPU_SETSIZE - 1, &c.free)) {
+        assert_int_equal(nt_cpu_pick(&c, any_core, &runs, &err), 0);
+        assert_int_equal(runs, 1);
+        assert_int_equal(c.core, -1);
     }
-    assert_int_equal(nt_cpu_pick(&c, 0, CPU_SETSIZE, "", fails, NULL, &err), 0);
+}
+
+static void test_nothing_to_try(void **state)
+{
+    struct nt_cpu c;
+    (void)state;
+    nt_cpu_find(&c, 0, 2, "no such device");
+    assert_int_equal(c.ntried, 0);
     assert_int_equal(c.core, -1);
+    nt_cpu_stay(&c);
+    nt_cpu_find(&c, 0, CPU_SETSIZE, "0000:00:00.0");
+    assert_int_equal(c.ntried, 0);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_candidates), cmocka_unit_test(test_no_core_for_two_ranks),
-        cmocka_unit_test(test_parse),      cmocka_unit_test(test_choose),
-        cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_candidates),     cmocka_unit_test(test_no_core_for_two_ranks),
+        cmocka_unit_test(test_parse),          cmocka_unit_test(test_choose),
+        cmocka_unit_test(test_pick),           cmocka_unit_test(test_core_that_is_not_there),
+        cmocka_unit_test(test_nothing_to_try),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

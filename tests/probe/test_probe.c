@@ -99,7 +99,7 @@ static void test_hello(void **state)
         assert_int_equal(h->cuda, 13000);
         assert_string_equal(h->rig, "nccl");
         assert_string_equal(h->gpu_name, "Fake GPU");
-        assert_string_equal(h->gpu_pci, i == 0 ? "0000:01:00.0" : "0000:02:00.0");
+        assert_string_equal(h->gpu_pci, i == 0 ? "ffff:01:00.0" : "ffff:02:00.0");
         assert_non_null(strstr(h->nccl_file, "/libfakenccl.so"));
         assert_true(strlen(h->host) > 0);
     }

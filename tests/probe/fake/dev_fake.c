@@ -87,7 +87,7 @@ int nt_dev_describe(unsigned d, struct nt_dev_info *ret, struct nt_err *err)
                                 .multiprocessors = 8,
                                 .capability = (int)setting("FAKE_DEV_CAPABILITY", 90)};
     (void)snprintf(ret->uuid, sizeof(ret->uuid), "GPU-fa4e0000-0000-0000-0000-%012u", d);
-    (void)snprintf(ret->pci, sizeof(ret->pci), "0000:%02x:00.0", d + 1);
+    (void)snprintf(ret->pci, sizeof(ret->pci), "ffff:%02x:00.0", d + 1);
     return 0;
 }
 
@@ -317,6 +317,22 @@ int nt_event_record(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *
 {
     (void)s;
     e->at_ns = nt_now_ns();
+    return still_there(err);
+}
+
+static int note_time(void *arg)
+{
+    struct CUevent_st **e = arg;
+    (*e)->at_ns = nt_now_ns();
+    return 0;
+}
+
+int nt_event_capture(struct CUevent_st *e, struct CUstream_st *s, struct nt_err *err)
+{
+    struct CUevent_st **arg = malloc(sizeof(struct CUevent_st *));
+    nt_assert(arg != NULL && s->captured);
+    *arg = e;
+    (void)fake_stream_put(s, note_time, arg);
     return still_there(err);
 }
 
