@@ -63,19 +63,28 @@ static const char *skip_number(const char *s)
     return n > 0 && n <= DIGITS ? s + n : NULL;
 }
 
-/* "<pid>.<ticks>.receipt" with `tail` behind it; 0: something else. */
+/* Of the plugins of NCCL, and of those of engines. */
+static const struct {
+    const char *prefix, *suffix;
+} kinds[] = {{"", NT_RECEIPT_SUFFIX}, {"engine-", ".backends"}};
+
+/* "<pid>.<ticks>.receipt" or "engine-<pid>.<ticks>.backends" with `tail` behind it; 0: something
+ * else. */
 static pid_t pid_of(const char *name, const char **ret_tail)
 {
-    const char *dot = skip_number(name),
-               *end = dot != NULL && *dot == '.' ? skip_number(dot + 1) : NULL;
-    long pid = strtol(name, NULL, 10);
-
-    if (end == NULL || strncmp(end, NT_RECEIPT_SUFFIX, strlen(NT_RECEIPT_SUFFIX)) != 0 ||
-        pid <= 0 || pid > INT32_MAX) {
-        return 0;
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        size_t before = strlen(kinds[i].prefix), behind = strlen(kinds[i].suffix);
+        const char *number = name + before;
+        const char *dot = strncmp(name, kinds[i].prefix, before) == 0 ? skip_number(number) : NULL;
+        const char *end = dot != NULL && *dot == '.' ? skip_number(dot + 1) : NULL;
+        long pid = end != NULL ? strtol(number, NULL, 10) : 0;
+        if (end != NULL && strncmp(end, kinds[i].suffix, behind) == 0 && pid > 0 &&
+            pid <= INT32_MAX) {
+            *ret_tail = end + behind;
+            return (pid_t)pid;
+        }
     }
-    *ret_tail = end + strlen(NT_RECEIPT_SUFFIX);
-    return (pid_t)pid;
+    return 0;
 }
 
 static bool is_page(const char *name)
@@ -86,10 +95,15 @@ static bool is_page(const char *name)
 /* What the header says of boot and host; false: it is no receipt. */
 static bool read_head(int fd, char boot[40], char host[80])
 {
-    uint8_t head[HEAD_BYTES];
+    uint8_t head[HEAD_BYTES + 1] = {0};
+    ssize_t n = pread(fd, head, HEAD_BYTES, 0);
 
-    if (pread(fd, head, sizeof(head), 0) != (ssize_t)sizeof(head) ||
-        memcmp(head, nt_receipt_magic, sizeof(nt_receipt_magic)) != 0) {
+    if (n > 0 && sscanf((const char *)head,
+                        "nccltune-backends 1\nprocess %*20[0-9] %*20[0-9] %39[^ \n] %79[^ \n]\n",
+                        boot, host) == 2) {
+        return true;
+    }
+    if (n != HEAD_BYTES || memcmp(head, nt_receipt_magic, sizeof(nt_receipt_magic)) != 0) {
         return false;
     }
     (void)snprintf(boot, 40, "%.39s", (const char *)head + NT_RECEIPT_AT_BOOT);
@@ -133,7 +147,8 @@ static enum fate of_page(struct folder *f, int fd, const struct item *it)
     return it->mtime_ns < f->boot_ns ? OLD : by_age(f, it);
 }
 
-/* A temporary that was left by a process killed while it made its receipt. */
+/* A temporary that was left by a process killed while it made its receipt: with a dot before its
+ * name, or ".new" behind it. */
 static enum fate of_temporary(struct folder *f, const struct item *it)
 {
     return it->mtime_ns < f->boot_ns || f->now_ns - it->mtime_ns > 3600 * SECOND ? OLD : KEEP;
@@ -142,8 +157,9 @@ static enum fate of_temporary(struct folder *f, const struct item *it)
 static void judge(struct folder *f, struct item *it)
 {
     const char *tail = "";
-    bool temporary = it->name[0] == '.';
-    pid_t pid = pid_of(it->name + temporary, &tail);
+    bool hidden = it->name[0] == '.';
+    pid_t pid = pid_of(it->name + hidden, &tail);
+    bool fresh = it->name[0] == 'e' && strcmp(tail, ".new") == 0, temporary = hidden || fresh;
     bool page = is_page(it->name);
     struct stat st;
     int fd;

@@ -654,7 +654,7 @@ static void test_job(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct nt_doctor_job job;
-        nt_doctor_job(rows[i].v, rows[i].n, &job);
+        nt_doctor_job(rows[i].v, rows[i].n, false, &job);
         if (job.applied != rows[i].applied || job.disagree != rows[i].disagree ||
             strstr(job.text, rows[i].text) != job.text) {
             fail_msg("%s: %d %d '%s'", rows[i].name, job.applied, job.disagree, job.text);

@@ -134,7 +134,7 @@ static void test_two_ranks(void **state)
         }
         nt_doctor_calls_add(calls, &s.v[i]->facts);
     }
-    nt_doctor_job(v, 2, &job);
+    nt_doctor_job(v, 2, false, &job);
     assert_string_equal(job.text, "applied in 2 of 2");
     assert_true(job.applied);
     assert_int_equal(calls->of[NT_TABLE_ALL_REDUCE][nt_size_class(16384)].served, 6);
@@ -486,6 +486,115 @@ static void test_others_receipts(void **state)
     play_all(54321);
 }
 
+/* ---- the receipt of an engine's plugin: the same doors ---- */
+
+static const struct {
+    enum trick trick;
+    const char *says; /* in why not; NULL: it is taken */
+} engine_tricks[] = {
+    {GOOD, NULL},
+    {GROUP_CAN_WRITE, "writable by others"},
+    {OTHERS_FILE, "owned by another user"},
+    {SHORT, "cut or too long"},
+    {LONG, "larger than"},
+    {GARBAGE, "not a receipt of"},
+    {NO_END, "cut or too long"},
+    {ANOTHER_PID, "names another process"},
+    {EARLIER, ""},
+    {OTHER_BOOT, "before the last boot"},
+    {LINK, "symbolic link"},
+    {FIFO, "no regular file"},
+    {FOLDER, "no regular file"},
+    {NOTHING, ""},
+    {ESCAPES, NULL},
+};
+
+static void play_engine(enum trick t, unsigned uid)
+{
+    static char text[NT_ENGINE_BYTES + 2];
+    char path[256], to[256], boot[40];
+    size_t len;
+
+    nt_boot_id(boot);
+    (void)snprintf(path, sizeof(path), "%s/root/run/nccltune/%u/engine-40.%d.backends", tree, uid,
+                   t == EARLIER ? 76 : 77);
+    (void)snprintf(to, sizeof(to), "%s/moved", tree);
+    memset(text, '\n', sizeof(text));
+    len = (size_t)snprintf(text, sizeof(text),
+                           "%s 1\nprocess %d 77 %s node\nengine sglang 0.5.23\ntable %s\nstate "
+                           "on\ngroup %s of 8: on\n",
+                           t == GARBAGE ? "something" : "nccltune-backends",
+                           t == ANOTHER_PID ? 41 : 40, t == OTHER_BOOT ? "z" : boot, dir.hash,
+                           t == ESCAPES ? "\x1b[31m" : "tp:0");
+    text[len] = '\n';
+    len = t == SHORT ? len - 1 : t == LONG ? NT_ENGINE_BYTES + 1 : len;
+    if (t == NO_END) {
+        memset(text + len, 'x', 5000);
+        len += 5000;
+    }
+    if (t == FIFO) {
+        assert_int_equal(mkfifo(path, 0600), 0);
+    } else if (t == FOLDER) {
+        assert_int_equal(mkdir(path, 0700), 0);
+    } else if (t != NOTHING) {
+        host_put(t == LINK ? to : path, text, len, t == GROUP_CAN_WRITE ? 0620 : 0600);
+    }
+    if (t == LINK) {
+        assert_int_equal(symlink(to, path), 0);
+    } else if (t != NOTHING && geteuid() == 0) {
+        assert_int_equal(lchown(path, t == OTHERS_FILE ? 12345 : uid, (gid_t)-1), 0);
+    }
+}
+
+static void play_engines(unsigned uid)
+{
+    char proc[80];
+    for (size_t i = 0; i < COUNT(engine_tricks); i++) {
+        const struct nt_engine *e;
+        struct nt_scan s;
+        if (engine_tricks[i].trick == OTHERS_FILE && geteuid() != 0) {
+            continue;
+        }
+        make_tree(uid);
+        play(GOOD, uid);
+        play_engine(engine_tricks[i].trick, uid);
+        (void)snprintf(proc, sizeof(proc), "%s/proc", tree);
+        s = scan((pid_t[]){40}, 1, proc, NULL);
+        assert_int_equal(s.n, 1);
+        trick_now = i;
+        expect(&s, 0, NT_DR_APPLIED, NULL);
+        e = s.v[0]->facts.engine;
+        if ((e != NULL) != (engine_tricks[i].says == NULL) ||
+            (e == NULL && (engine_tricks[i].says[0] == '\0'
+                               ? s.v[0]->engine_why[0] != '\0'
+                               : strstr(s.v[0]->engine_why, engine_tricks[i].says) == NULL))) {
+            fail_msg("trick %zu: %d '%s'", i, e != NULL, s.v[0]->engine_why);
+        }
+        if (e != NULL) {
+            assert_string_equal(e->groups[0].name,
+                                engine_tricks[i].trick == ESCAPES ? "?[31m" : "tp:0");
+        }
+        nt_scan_done(&s);
+        drop_tree();
+    }
+}
+
+static void test_own_engines(void **state)
+{
+    (void)state;
+    play_engines(geteuid());
+}
+
+static void test_others_engines(void **state)
+{
+    (void)state;
+    if (geteuid() != 0) {
+        print_message("not root: nobody else's files to look at\n");
+        skip();
+    }
+    play_engines(54321);
+}
+
 /* A launcher that maps NCCL and a GPU, above a rank with a receipt. */
 static void test_a_launcher(void **state)
 {
@@ -525,7 +634,7 @@ static void test_a_launcher(void **state)
     expect(&s, 1, NT_DR_APPLIED, NULL);
     v[0] = s.v[0]->verdict;
     v[1] = s.v[1]->verdict;
-    nt_doctor_job(v, 2, &job);
+    nt_doctor_job(v, 2, false, &job);
     assert_string_equal(job.text, "applied in 1 of 1");
     assert_true(job.applied);
     nt_scan_done(&s);
@@ -592,6 +701,8 @@ int main(void)
         cmocka_unit_test(test_finds_the_loader),
         cmocka_unit_test(test_own_receipts),
         cmocka_unit_test(test_others_receipts),
+        cmocka_unit_test(test_own_engines),
+        cmocka_unit_test(test_others_engines),
     };
     (void)signal(SIGPIPE, SIG_IGN);
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -276,8 +276,8 @@ class Engines(unittest.TestCase):
             self.assertIn(line + "\n", text)
         importlib.import_module("nccltune_engines.plugin").session.receipt.write()
         text = self.receipt()
-        for line in ("calls tp:0 graph bfloat16 1024-65536 custom-allreduce served 2 declined 0",
-                     "calls tp:0 eager bfloat16 32769-4194304 custom-allreduce served 1 declined 1", "left tp:0 graph bfloat16 2"):
+        for line in ("calls tp:0 graph bf16 1024-65536 custom-allreduce served 2 declined 0",
+                     "calls tp:0 eager bf16 32769-4194304 custom-allreduce served 1 declined 1", "left tp:0 graph bf16 2"):
             self.assertIn(line + "\n", text, text)
 
     def test_sglang_under_torch_compile(self):
@@ -426,6 +426,40 @@ class Engines(unittest.TestCase):
         self.assertEqual({p.stem for p in place.glob("*.backends")}, set(texts) - {"dead"})
         receipt.tidy(str(place), "b", "h", most=1)
         self.assertEqual({p.stem for p in place.glob("*.backends")}, {"alive", "elsewhere", "foreign", "new"})
+
+    @unittest.skipUnless(os.environ.get("NT_BUILD_DIR"), "no built program")
+    def test_doctor_reads_what_the_plugin_wrote(self):
+        """Two processes with receipts of the real writer; the second one's class declines."""
+        code = ("import sys; sys.path[:0] = [%r]\n"
+                "from nccltune_engines import receipt, table\n"
+                "r = receipt.Receipt('sglang', 'ab' * 32)\n"
+                "r.version, r.state, r.libraries = '0.5.23', 'on', {'pynccl': '/opt/own/libnccl.so.2'}\n"
+                "c = table.Choice([(1024, 92681, table.Row('all_reduce,graph,1024,92681,custom-allreduce,bf16/out'))], [None])\n"
+                "c.served[0], c.declined[0], c.left = (161, 0, 12) if sys.argv[1] == '0' else (0, 161, 12)\n"
+                "r.groups['tp:0 of 2'] = ('on', [('bf16', 'graph', c)])\n"
+                "r.groups['pp:0 of 1'] = ('off: the table is for 2 ranks', [])\n"
+                "r.write(); print(r.path, flush=True); sys.stdin.read()\n") % str(SOURCE / "profiles/engines")
+        env = {"PATH": os.environ["PATH"], "NCCLTUNE_RECEIPTS": self.folder.name, "NCCLTUNE_BACKENDS": "ab" * 32, "PYTHONDONTWRITEBYTECODE": "1"}
+        ranks = [subprocess.Popen([sys.executable, "-c", code, str(r)], env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+                 for r in range(2)]
+        try:
+            for r in ranks:
+                self.assertTrue(r.stdout.readline().startswith(self.folder.name))
+            program = os.path.join(os.environ["NT_BUILD_DIR"], "tuner/cli/nccltune")
+            said = subprocess.run([program, "doctor", *(str(r.pid) for r in ranks)], capture_output=True, text=True)
+            found = json.loads(subprocess.run([program, "doctor", "--format", "json", *(str(r.pid) for r in ranks)], capture_output=True,
+                                              text=True).stdout)
+        finally:
+            for r in ranks:
+                r.communicate()
+        self.assertIn("sglang 0.5.23 table abababababab on", said.stdout, said.stderr)
+        self.assertIn("tp:0 graph bf16: 1K to 92681 custom-allreduce 161, 12 of no row", said.stdout)
+        self.assertRegex(said.stdout, r"the ranks disagree: tp:0 graph bf16 1K to 92681: process \d+ had custom-allreduce")
+        self.assertTrue(found["ranks_disagree"])
+        self.assertFalse(found["applied"])
+        self.assertEqual(found["backends"]["receipts"], 2)
+        self.assertEqual([c["calls"] for c in found["backends"]["calls"]], [161, 24])
+        self.assertEqual([p["backends"]["pynccl"] for p in found["processes"]], ["/opt/own/libnccl.so.2"] * 2)
 
     def test_a_receipt_that_cannot_be_written_stops_nothing(self):
         os.environ["NCCLTUNE_RECEIPTS"] = "/proc/none"

@@ -189,6 +189,73 @@ static void test_pages_and_temporaries(void **state)
     world_close(&w);
 }
 
+/* Those of engines are texts; a temporary has ".new" behind its name. */
+static void put_text(struct world *w, const char *name, unsigned age, const char *boot,
+                     const char *host)
+{
+    struct timespec t[2];
+    char text[256];
+    int fd = openat(w->fd, name, O_CREAT | O_WRONLY, 0600);
+    int n = snprintf(text, sizeof(text),
+                     "nccltune-backends 1\nprocess %d 7 %s %s\nengine sglang 0.5.23\n", DEAD_PID,
+                     boot, host);
+
+    assert_int_equal(write(fd, text, (size_t)n), n);
+    (void)close(fd);
+    (void)clock_gettime(CLOCK_REALTIME, &t[0]);
+    t[0].tv_sec -= (time_t)age * 3600;
+    t[1] = t[0];
+    assert_int_equal(utimensat(w->fd, name, t, 0), 0);
+}
+
+static void test_those_of_engines(void **state)
+{
+    static const struct {
+        const char *before, *behind; /* the process's number */
+        bool own, last_boot, away, goes;
+        unsigned age;
+    } rows[] = {
+        {"engine-", ".1.backends", false, false, false, true, 30},
+        {"engine-", ".2.backends", false, false, false, false, 2},
+        {"engine-", ".3.backends", false, true, false, true, 0},
+        {"engine-", ".4.backends", false, false, true, false, 300},
+        {"engine-", ".5.backends", true, false, false, false, 300},
+        {"engine-", ".6.backends.new", false, false, false, true, 3},
+        {"engine-", ".7.backends.new", false, false, false, false, 0},
+        {"engine-", ".8.backends.old", false, false, false, false, 300},
+        {"motor-", ".9.backends", false, false, false, false, 300},
+        {"", ".10.receipt.new", false, false, false, false, 300},
+    };
+    const struct nt_tidy_rule rule = {.older_ns = 24 * HOUR, .most = 100};
+    struct nt_tidied t;
+    struct world w;
+    char boot[64] = "", host[80] = "";
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    (void)state;
+    assert_int_equal(fscanf(f, "%63s", boot), 1);
+    (void)fclose(f);
+    (void)gethostname(host, sizeof(host) - 1);
+    world_open(&w);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            char name[96];
+            (void)snprintf(name, sizeof(name), "%s%d%s", rows[i].before,
+                           rows[i].own ? getpid() : DEAD_PID, rows[i].behind);
+            if (pass == 0) {
+                put_text(&w, name, rows[i].age,
+                         rows[i].last_boot ? "00000000-0000-0000-0000-000000000000" : boot,
+                         rows[i].away ? "a-container" : host);
+            } else if (there(&w, name) == rows[i].goes) {
+                fail_msg("%s: there is %d", name, there(&w, name));
+            }
+        }
+        assert_int_equal(nt_receipts_tidy(w.fd, &rule, &t), 0);
+        assert_int_equal(t.removed, pass == 0 ? 3 : 0);
+        assert_int_equal(t.foreign, 0);
+    }
+    world_close(&w);
+}
+
 /* The oldest of the dead go when there are too many, however young. */
 static void test_most(void **state)
 {
@@ -244,6 +311,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_what_goes),
                                        cmocka_unit_test(test_never_touched),
                                        cmocka_unit_test(test_pages_and_temporaries),
-                                       cmocka_unit_test(test_most), cmocka_unit_test(test_writer)};
+                                       cmocka_unit_test(test_those_of_engines),
+                                       cmocka_unit_test(test_most),
+                                       cmocka_unit_test(test_writer)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,6 +52,7 @@ static const struct nt_opt doctor_opts[] = {
 struct group {
     struct nt_doctor_job job;
     struct nt_doctor_calls calls;
+    struct nt_doctor_backends backends;
 };
 
 static int gather(const struct nt_scan *s, struct group *g, struct nt_err *err)
@@ -64,8 +65,10 @@ static int gather(const struct nt_scan *s, struct group *g, struct nt_err *err)
     for (size_t i = 0; i < s->n; i++) {
         v[i] = s->v[i]->verdict;
         nt_doctor_calls_add(&g->calls, &s->v[i]->facts);
+        nt_doctor_backends_add(&g->backends, &s->v[i]->facts, &s->v[i]->verdict);
     }
-    nt_doctor_job(v, s->n, &g->job);
+    nt_doctor_backends_judge(&g->backends);
+    nt_doctor_job(v, s->n, g->backends.nsplit > 0, &g->job);
     free(v);
     return 0;
 }
@@ -92,6 +95,10 @@ static void print_process(const struct nt_scanned *p, struct nt_buf *out)
     for (unsigned i = 0; i < v->n; i++) {
         nt_buf_printf(out, "             %s\n", v->reason[i]);
     }
+    if (p->facts.engine != NULL) {
+        nt_buf_printf(out, "             backends: %s\n", v->backends);
+    }
+    nt_doctor_engine_text(p->facts.engine, out);
 }
 
 static void print_text(const struct nt_scan *s, const struct group *g, struct nt_buf *out)
@@ -104,6 +111,7 @@ static void print_text(const struct nt_scan *s, const struct group *g, struct nt
         print_process(s->v[i], out);
     }
     nt_doctor_calls_text(&g->calls, out);
+    nt_doctor_backends_text(&g->backends, out);
     if (s->unreadable > 0) {
         nt_buf_printf(out, "%zu process%s could not be looked into%s\n", s->unreadable,
                       s->unreadable == 1 ? "" : "es", geteuid() != 0 ? "; root can" : "");
@@ -118,11 +126,12 @@ static void print_json(const struct nt_scan *s, const struct group *g, struct nt
         (void)json_array_append_new(list,
                                     nt_doctor_verdict_json(&s->v[i]->facts, &s->v[i]->verdict));
     }
-    o = json_pack("{s:b, s:s, s:b, s:i, s:i, s:s, s:o, s:o, s:i}", "applied", g->job.applied,
+    o = json_pack("{s:b, s:s, s:b, s:i, s:i, s:s, s:o, s:o, s:o, s:i}", "applied", g->job.applied,
                   "verdict", g->job.text, "ranks_disagree", g->job.disagree, "counted",
                   (int)g->job.counted, "applied_in", (int)g->job.by_verdict[NT_DR_APPLIED],
                   "active", s->world.active, "processes", list, "calls",
-                  nt_doctor_calls_json(&g->calls), "unreadable", (int)s->unreadable);
+                  nt_doctor_calls_json(&g->calls), "backends",
+                  nt_doctor_backends_json(&g->backends), "unreadable", (int)s->unreadable);
     nt_json_dump(o, true, out);
     nt_buf_puts(out, "\n");
     json_decref(o);

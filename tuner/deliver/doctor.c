@@ -393,6 +393,7 @@ void nt_doctor_judge(const struct nt_doctor_facts *f, const struct nt_doctor_wor
     } else {
         judge_untold(f, w, ret);
     }
+    nt_doctor_engine(f, w, ret);
     if (f->proc->nnccl > 1) {
         nt_doctor_trouble(ret, NT_DR_TWO_NCCL);
         for (unsigned i = 0; i < f->proc->nnccl; i++) {
@@ -441,12 +442,14 @@ void nt_doctor_family(struct nt_doctor_member *m, size_t n)
 
 /* ---- the job ---- */
 
-void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, struct nt_doctor_job *ret)
+void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, bool disagree,
+                   struct nt_doctor_job *ret)
 {
     const char *hash = NULL;
     int at;
 
     memset(ret, 0, sizeof(*ret));
+    ret->disagree = disagree;
     for (size_t i = 0; i < n; i++) {
         if (v[i].counts) {
             ret->counted++;
@@ -496,11 +499,11 @@ json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_
                           "communicators_before", (int)c.comms));
         }
     }
-    return json_pack("{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:o}", "pid",
-                     (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name",
+    return json_pack("{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o}",
+                     "pid", (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name",
                      f->proc->name, "verdict", nt_doctor_names[v->verdict], "counts", v->counts,
                      "profile", v->hash, "job", v->job, "communicators", (int)v->comms, "ranks",
                      (int)v->max_ranks, "nccl_version",
                      f->receipt != NULL ? (int)f->head.nccl_version : 0, "nccl", nccl, "changed",
-                     changes, "reasons", reasons);
+                     changes, "backends", nt_doctor_engine_json(f->engine), "reasons", reasons);
 }

@@ -15,3 +15,6 @@ bool nt_doctor_change(const struct nt_doctor_facts *f, const char *name,
  * table; then rows that were not in force. idle: communicators that no row is for. */
 void nt_doctor_variables(const struct nt_doctor_facts *f, struct nt_doctor_verdict *v);
 void nt_doctor_rows(const struct nt_doctor_facts *f, unsigned idle, struct nt_doctor_verdict *v);
+/* What an engine's plugin took of the table of backends, and whose libnccl it calls. */
+void nt_doctor_engine(const struct nt_doctor_facts *f, const struct nt_doctor_world *w,
+                      struct nt_doctor_verdict *v);

@@ -23,7 +23,8 @@ struct want {
     const char *proc;
     const struct nt_proc *p;
     const char *boot_id;
-    const char *table; /* a delivery file's path; NULL: the receipt */
+    const char *table;        /* a delivery file's path; NULL: a receipt */
+    struct nt_engine *engine; /* of the engine's plugin, to here; NULL: that of NCCL's plugins */
 };
 
 /* The file system as the process sees it: its container's. */
@@ -41,21 +42,48 @@ static const char *root_of(const struct want *w, char *out, size_t size)
 
 /* ---- receipts ---- */
 
-static bool is_of(const struct want *w, const struct nt_receipt_head *h, char why[256])
+static bool is_of(const struct want *w, uint32_t pid, uint64_t ticks, const char *boot_id,
+                  char why[256])
 {
-    if (h->pid != w->p->inner_pid || h->start_ticks != w->p->start_ticks) {
+    if (pid != w->p->inner_pid || ticks != w->p->start_ticks) {
         (void)snprintf(why, 256, "names another process than its file");
         return false;
     }
-    if (w->p->inner_pid == w->p->pid && h->uid != w->p->uid) {
-        (void)snprintf(why, 256, "names another user than the process's");
-        return false;
-    }
-    if (w->boot_id[0] != '\0' && strcmp(h->boot_id, w->boot_id) != 0) {
+    if (w->boot_id[0] != '\0' && strcmp(boot_id, w->boot_id) != 0) {
         (void)snprintf(why, 256, "from before the last boot");
         return false;
     }
     return true;
+}
+
+static bool check(const struct want *w, const struct nt_buf *b, char why[256])
+{
+    struct nt_receipt_head h;
+    struct nt_why bad = {""};
+
+    if (nt_receipt_read(b->data, b->len, &h, &bad) != 0) {
+        (void)snprintf(why, 256, "%.255s", bad.text);
+        return false;
+    }
+    if (!is_of(w, h.pid, h.start_ticks, h.boot_id, why)) {
+        return false;
+    }
+    if (w->p->inner_pid == w->p->pid && h.uid != w->p->uid) {
+        (void)snprintf(why, 256, "names another user than the process's");
+        return false;
+    }
+    return true;
+}
+
+static bool check_engine(const struct want *w, const struct nt_buf *b, char why[256])
+{
+    struct nt_err err = {.code = NT_OK};
+
+    if (nt_engine_read(nt_buf_str(b), b->len, w->engine, &err) != 0) {
+        (void)snprintf(why, 256, "%.255s", err.msg);
+        return false;
+    }
+    return is_of(w, w->engine->pid, w->engine->start_ticks, w->engine->boot_id, why);
 }
 
 /* An earlier process of this number left one. */
@@ -84,23 +112,22 @@ static int read_from(const struct want *w, const char *root, const char *path, s
                      char why[256])
 {
     struct nt_err err = {.code = NT_OK};
-    struct nt_receipt_head head;
-    struct nt_why bad = {""};
-    char name[64];
+    char name[80];
     int rc, folder = nt_safe_folder(root, path, w->p->uid, 0, &err);
 
     if (folder < 0) {
         (void)snprintf(why, 256, "%.255s", folder == -NT_E_MISSING ? "" : err.msg);
         return folder == -NT_E_MISSING ? 0 : -1;
     }
-    (void)snprintf(name, sizeof(name), "%u.%llu" NT_RECEIPT_SUFFIX, w->p->inner_pid,
-                   (unsigned long long)w->p->start_ticks);
+    (void)snprintf(name, sizeof(name), "%s%u.%llu%s", w->engine != NULL ? NT_ENGINE_PREFIX : "",
+                   w->p->inner_pid, (unsigned long long)w->p->start_ticks,
+                   w->engine != NULL ? NT_ENGINE_SUFFIX : NT_RECEIPT_SUFFIX);
     rc = nt_safe_read(folder, name, w->p->uid, out, &err);
     if (rc == -NT_E_MISSING) {
         (void)snprintf(why, 256, "%s",
-                       has_old(folder, w->p->inner_pid) ? "stale: of an earlier process of this "
-                                                          "number"
-                                                        : "");
+                       w->engine == NULL && has_old(folder, w->p->inner_pid)
+                           ? "stale: of an earlier process of this number"
+                           : "");
         (void)close(folder);
         return 0;
     }
@@ -109,11 +136,7 @@ static int read_from(const struct want *w, const char *root, const char *path, s
         (void)snprintf(why, 256, "%.255s", err.msg);
         return -1;
     }
-    if (nt_receipt_read(out->data, out->len, &head, &bad) != 0) {
-        (void)snprintf(why, 256, "%.255s", bad.text);
-        return -1;
-    }
-    return is_of(w, &head, why) ? 1 : -1;
+    return (w->engine != NULL ? check_engine(w, out, why) : check(w, out, why)) ? 1 : -1;
 }
 
 static bool read_receipt(const struct want *w, struct nt_buf *out, char why[256])
@@ -286,6 +309,7 @@ bool nt_scan_receipt(const char *proc, const struct nt_proc *p, const char *boot
 static void free_scanned(struct nt_scanned *s)
 {
     if (s != NULL) {
+        free(s->engine);
         nt_proc_done(&s->proc);
         for (unsigned i = 0; i < NT_PROC_ANCESTORS; i++) {
             nt_proc_done(&s->ancestors[i]);
@@ -331,6 +355,25 @@ static void take_table(const struct nt_scan_opts *o, const struct nt_doctor_worl
     }
 }
 
+/* The text is read again here: what a child looked at is in its own memory. */
+static void take_engine(const struct nt_scan_opts *o, const struct nt_doctor_world *w,
+                        struct nt_scanned *s)
+{
+    struct nt_engine *e = calloc(1, sizeof(*e));
+    struct want want = {.proc = o->proc, .p = &s->proc, .boot_id = w->boot_id, .engine = e};
+    struct nt_buf text;
+
+    nt_buf_init(&text, NT_ENGINE_BYTES);
+    if (e != NULL && read_it(&want, &text, s->engine_why) &&
+        nt_engine_read(nt_buf_str(&text), text.len, e, NULL) == 0) {
+        s->engine = e;
+        s->facts.engine = e;
+    } else {
+        free(e);
+    }
+    nt_buf_done(&text);
+}
+
 static void take_loader(const struct nt_scan_opts *o, struct nt_scanned *s)
 {
     const struct want w = {.proc = o->proc, .p = &s->proc};
@@ -352,7 +395,7 @@ static bool worth_showing(const struct nt_scanned *s)
     for (unsigned i = 0; i < NT_RECEIPT_PARTS; i++) {
         plugin = plugin || s->proc.plugin[i][0] != '\0';
     }
-    return s->proc.nnccl > 0 || plugin || s->facts.receipt != NULL ||
+    return s->proc.nnccl > 0 || plugin || s->facts.receipt != NULL || s->facts.engine != NULL ||
            (s->proc.gpu && nt_proc_env(&s->proc, "NCCLTUNE_PROFILE") != NULL);
 }
 
@@ -370,12 +413,14 @@ static struct nt_scanned *scan_one(const struct nt_scan_opts *o, const struct nt
     nt_buf_init(&s->table, MAX_TABLE);
     s->facts.proc = &s->proc;
     s->facts.no_receipt = s->why;
+    s->facts.no_engine = s->engine_why;
     *unreadable += !s->proc.maps_known && s->proc.cmdline_len > 0;
     if (asked || s->proc.maps_known) {
         if (nt_scan_receipt(o->proc, &s->proc, w->boot_id, &s->receipt, s->why) &&
             nt_receipt_read(s->receipt.data, s->receipt.len, &s->facts.head, NULL) == 0) {
             s->facts.receipt = (const uint8_t *)s->receipt.data;
         }
+        take_engine(o, w, s);
     }
     if (!asked && !worth_showing(s)) {
         free_scanned(s);
@@ -414,6 +459,10 @@ static void take_active(const struct nt_scan_opts *o, struct nt_doctor_world *w)
             (void)snprintf(w->active_table, sizeof(w->active_table), "%.511s",
                            nt_active_get(&a, "NCCLTUNE_TABLE"));
             w->active_env = nt_active_get(&a, "NCCL_ENV_PLUGIN") != NULL;
+            if (nt_active_get(&a, "NCCLTUNE_BACKENDS") != NULL) {
+                (void)snprintf(w->active_backends, sizeof(w->active_backends), "%.64s",
+                               nt_active_get(&a, "NCCLTUNE_BACKENDS"));
+            }
         }
         nt_active_done(&a);
     }

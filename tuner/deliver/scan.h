@@ -19,7 +19,8 @@ struct nt_scanned {
     struct nt_proc ancestors[NT_PROC_ANCESTORS];
     struct nt_buf receipt, table; /* bytes */
     struct nt_table parsed;
-    char why[256];
+    char why[256], engine_why[256];
+    struct nt_engine *engine;     /* owned; NULL: none */
     struct nt_doctor_facts facts; /* points into the rest */
     struct nt_doctor_verdict verdict;
 };

@@ -67,13 +67,14 @@ class State:
     def __init__(self, door, group, session):
         self.group, self.session, self.name = group, session, door.name(group)
         self.choices, self.traced = {}, {}  # by (type, capturing); traced: what leaves the input as it is
+        self.types = {}  # PyTorch's type → its name in tables and receipts
         try:
             self.verdict = self._decide(door, group, session)
         except Exception as e:  # an engine's objects are not ours
             self.verdict = f"off: {type(e).__name__}: {e}"
         label = f"{self.name} of {door.world(group)}"
         session.receipt.groups[label] = (self.verdict, [
-            (str(t).rpartition(".")[2], MODE[m], c) for found in (self.choices, self.traced) for (t, m), c in found.items()])
+            (self.types[t], MODE[m], c) for found in (self.choices, self.traced) for (t, m), c in found.items()])
         session.receipt.write()
         log.log(logging.INFO if self.verdict == "on" else logging.WARNING, "nccltune: group %s: %s", label, self.verdict)
 
@@ -94,6 +95,7 @@ class State:
             if any(r.backend == label for r in table.rows):
                 log.warning("nccltune: group %s: %s is not to be had: %s; those sizes stay with the engine", self.name, label, reason)
         types = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32, "int32": torch.int32}
+        self.types = {torch_type: dtype for dtype, torch_type in types.items()}
         for dtype, torch_type in types.items():
             for capturing in (False, True):
                 rows = table.choices("all_reduce", MODE[capturing], dtype)
