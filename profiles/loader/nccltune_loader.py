@@ -23,6 +23,7 @@ MAX_BYTES = 65536
 PREFIXES = ("NCCL_", "TORCH_NCCL_", "TORCH_SYMM_MEM_", "SGLANG_", "VLLM_", "NVSHMEM_")
 NEVER = ("_FILE", "_SO_PATH", "HOSTID", "COMM_ID")
 OURS = ("NCCLTUNE_PROFILE", "NCCLTUNE_TABLE")
+BACKENDS = ("NCCLTUNE_BACKENDS", "NCCLTUNE_BACKENDS_TABLE")  # of an engine's plugin: both or neither
 PLUGINS = {"NCCL_%s_PLUGIN" % k.upper(): "libnccl-%s-nccltune.so" % k for k in ("tuner", "env", "profiler")}
 
 
@@ -45,8 +46,8 @@ def _read(path, limit, checked):
 def _allowed(name, value):
     if name in PLUGINS:  # no other library than ours
         return value[0] == "/" and value.rpartition("/")[2] == PLUGINS[name]
-    if name in OURS:
-        return value[0] == "/" if name == "NCCLTUNE_TABLE" else len(value) == 64
+    if name in OURS or name in BACKENDS:
+        return value[0] == "/" if name.endswith("_TABLE") else len(value) == 64
     return name.startswith(PREFIXES) and not name.endswith(NEVER) and not name.endswith("_PLUGIN")
 
 
@@ -62,7 +63,8 @@ def _parse(text, boot):
         if not value or not value.isprintable() or not _allowed(name, value):
             raise ValueError
         found.append((override, name, value))
-    if not set(OURS) <= {name for _, name, _ in found}:
+    names = {name for _, name, _ in found}
+    if not set(OURS) <= names or len(names.intersection(BACKENDS)) == 1:
         raise ValueError
     return found
 

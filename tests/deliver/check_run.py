@@ -46,6 +46,14 @@ class Case(unittest.TestCase):
         p["identity"]["id"] = topo["identity"]["name"]
         self.profile.write_text(json.dumps(p))
 
+    def with_backends(self):
+        p = json.loads(self.profile.read_text())
+        row = p["backends"]["rows"][0]
+        row["backend"] = "torch-symm-mem"
+        row.pop("algo"), row.pop("proto")
+        p["backends"]["asked"].append("torch-symm-mem")
+        self.profile.write_text(json.dumps(p))
+
     def call(self, *args, rc=0, **env):
         r = subprocess.run([NCCLTUNE, *map(str, args)], env={**self.env, **env}, capture_output=True, text=True,
                            timeout=60, check=False)
@@ -123,6 +131,46 @@ class Run(Case):
         v = self.variables(self.run_cmd(*DESPITE, "--static", "--", "env").stdout)
         self.assertIn("NCCL_ALGO", v)
         self.assertNotIn("NCCL_TUNER_PLUGIN", v)
+
+    def test_backends_for_an_engine(self):
+        """The table beside the profile's, the engine's variables, the plugin in PYTHONPATH; what is set stays or stops it."""
+        self.with_backends()
+        prefix = self.dir / "prefix"
+        (prefix / "bin").mkdir(parents=True)
+        (prefix / "share/nccltune").mkdir(parents=True)
+        os.link(NCCLTUNE, prefix / "bin/nccltune") if os.stat(NCCLTUNE).st_dev == os.stat(prefix).st_dev else shutil.copy2(NCCLTUNE, prefix / "bin/nccltune")
+        shutil.copytree(SOURCE + "/profiles/engines", prefix / "share/nccltune/engines")
+
+        def run(*words, rc=0, **env):
+            r = subprocess.run([prefix / "bin/nccltune", "run", "--topo", TOPO, "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, *words,
+                                "--", "env"], env={**self.env, **env}, capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(r.returncode, rc, r.stdout + r.stderr)
+            return r
+
+        r = run("--engine", "vllm", PYTHONPATH="/mine")
+        v = dict(line.split("=", 1) for line in r.stdout.splitlines() if "=" in line)
+        table = pathlib.Path(v["NCCLTUNE_BACKENDS_TABLE"])
+        form = json.loads(table.read_text())
+        self.assertEqual(form["table"]["hash"], v["NCCLTUNE_BACKENDS"])
+        self.assertEqual(form["table"]["rows"], ["all_reduce,graph,1024,16384,torch-symm-mem,bf16/out"])
+        self.assertEqual(table.stat().st_mode & 0o777, 0o444)
+        self.assertEqual(v["VLLM_ALLREDUCE_USE_SYMM_MEM"], "1")
+        self.assertEqual(v["PYTHONPATH"], f"{prefix}/share/nccltune/engines:/mine")
+        self.assertIn("NCCLTUNE_PROFILE", v)
+        m = json.loads(self.manifests()[-1].read_text())
+        self.assertIn("NCCLTUNE_BACKENDS", {a["name"] for a in m["applied"]})
+        found = subprocess.run([sys.executable, "-c", "from importlib.metadata import entry_points as e; print([p.name for p in "
+                                "e(group='vllm.general_plugins')])"], env={"PYTHONPATH": v["PYTHONPATH"]}, capture_output=True, text=True)
+        self.assertIn("nccltune", found.stdout, found.stderr)
+
+        r = run("--engine", "vllm", VLLM_ALLREDUCE_USE_SYMM_MEM="0")
+        self.assertIn("VLLM_ALLREDUCE_USE_SYMM_MEM=0", r.stdout.splitlines())
+        r = run("--engine", "vllm", NCCLTUNE_BACKENDS="c" * 64, rc=1)
+        self.assertIn("already names other backends", r.stderr)
+        self.assertIn("--enable-torch-symm-mem", run("--engine", "sglang").stderr)
+        self.assertNotIn("NCCLTUNE_BACKENDS", run().stdout)
+        self.call("run", "--engine", "vllm", "--", "true", rc=2)
+        self.call("run", "--engine", "vlm", "--profile", self.profile, "--", "true", rc=2)
 
     def test_exit_codes_of_a_shell(self):
         self.call("run", "--", "sh", "-c", "exit 7", rc=7)
@@ -254,6 +302,22 @@ class Install(Case):
         self.assertIn("no longer fits", self.call("status", "--root", self.root, rc=1).stdout)
         self.install("--active", self.profile, "--topo", TOPO, rc=1)
         self.assertFalse(active.exists())  # what does not fit is not left active
+        self.call("uninstall", "--root", self.root)
+        self.assertEqual(self.files(), [])
+
+    def test_backends_for_an_engine(self):
+        self.with_backends()
+        python = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable
+        self.install("--active", self.profile, *DESPITE, "--engine", "vllm", "--python", python, "--at-boot")
+        active = dict(line.lstrip("!").split("=", 1) for line in (self.root / "run/nccltune/active").read_text().splitlines()[1:])
+        (table,) = (self.root / "etc/nccltune").glob("*.backends.json")
+        self.assertEqual(active["NCCLTUNE_BACKENDS_TABLE"], "/etc/nccltune/" + table.name)
+        self.assertEqual(active["NCCLTUNE_BACKENDS"], json.loads(table.read_text())["table"]["hash"])
+        self.assertEqual(active["VLLM_ALLREDUCE_USE_SYMM_MEM"], "1")
+        self.assertIn(" --engine vllm", (self.root / "etc/systemd/system/nccltune.service").read_text())
+        put = {f.rsplit("-packages/", 1)[1] for f in self.files() if "/nccltune_engines" in f}
+        here = pathlib.Path(SOURCE, "profiles/engines")
+        self.assertEqual(put, {str(f.relative_to(here)) for f in here.glob("nccltune_engines*/*") if f.suffix != ".pyc" and f.is_file()})
         self.call("uninstall", "--root", self.root)
         self.assertEqual(self.files(), [])
 

@@ -45,6 +45,13 @@ static void test_texts(void **state)
         {HEAD TOLD, true},
         {HEAD TOLD "!NCCL_ALGO=Ring\n", true},
         {HEAD TOLD "VLLM_X=a=b\n", true},
+        {HEAD TOLD "NCCLTUNE_BACKENDS=" HASH "\nNCCLTUNE_BACKENDS_TABLE=/b\n", true},
+        {HEAD TOLD "NCCLTUNE_BACKENDS=" HASH "\n", false}, /* both or neither */
+        {HEAD TOLD "NCCLTUNE_BACKENDS_TABLE=/b\n", false},
+        {HEAD TOLD "NCCLTUNE_BACKENDS=abc\nNCCLTUNE_BACKENDS_TABLE=/b\n", false},
+        {HEAD TOLD "NCCLTUNE_BACKENDS=" HASH "\nNCCLTUNE_BACKENDS_TABLE=b\n", false},
+        {HEAD "NCCLTUNE_BACKENDS=" HASH "\nNCCLTUNE_BACKENDS_TABLE=/b\n", false},
+        {HEAD TOLD "NCCLTUNE_BACKENDS_TABLES=/b\n", false},
         {HEAD, false},                               /* names no profile */
         {HEAD "NCCLTUNE_PROFILE=" HASH "\n", false}, /* nor a table */
         {HEAD TOLD "NCCL_ALGO=Ring", false},         /* cut off */

@@ -31,11 +31,10 @@ static void test_what_is_read(void **state)
 {
     struct nt_engine *e = &engines[0];
     (void)state;
-    read_it(e,
-            ON "library pynccl /v/libnccl.so.2\nlibrary mapped /opt/nccl lib/libnccl.so.2\n"
-               "library other x\n" TP "group pp of x of 2: off: the table is for 8 ranks\n" CALL
-               "calls tp:0 graph bf16 1024-92681 custom-allreduce served 3 declined 4\n"
-               "left tp:0 eager bf16 12\n");
+    read_it(e, ON "library pynccl /v/libnccl.so.2\nlibrary mapped /opt/nccl lib/libnccl.so.2\n"
+                  "library other x\n" TP "group pp of x of 2: off: the table is for 8 ranks\n" CALL
+                  "calls tp:0 graph bf16 1024-92681 custom-allreduce served 3 declined 4\n"
+                  "left tp:0 eager bf16 12\n");
     assert_int_equal(e->pid, 40);
     assert_int_equal(e->start_ticks, 77);
     assert_string_equal(e->boot_id, "b-1");

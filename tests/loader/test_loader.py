@@ -114,6 +114,19 @@ class Loader(unittest.TestCase):
 
     # ---- what it sets ----
 
+    def test_backends_of_an_engine(self):
+        """A hash and a path, both or neither, and never instead of the profile's."""
+        pair = f"NCCLTUNE_BACKENDS={'cd' * 32}\nNCCLTUNE_BACKENDS_TABLE=/etc/nccltune/x.backends.json\n"
+        self.write(GOOD + pair + "VLLM_ALLREDUCE_USE_SYMM_MEM=1\n")
+        seen = self.seen()
+        self.assertEqual(seen["NCCLTUNE_BACKENDS"], "cd" * 32)
+        self.assertEqual(seen["NCCLTUNE_BACKENDS_TABLE"], "/etc/nccltune/x.backends.json")
+        self.assertEqual(seen["NCCL_NVLS_ENABLE"], "0")
+        for bad in (GOOD + pair.split("\n")[0] + "\n", GOOD + pair.split("\n")[1] + "\n", HEAD + pair, GOOD + pair.replace("cd", "c"),
+                    GOOD + pair.replace("=/etc", "=etc"), GOOD + pair.replace("TABLE", "TABLES")):
+            self.write(bad)
+            self.assert_nothing(self.seen())
+
     def test_policy(self):
         seen = self.seen(env={"NCCL_NVLS_ENABLE": "1", "NCCL_BUFFSIZE": "1", "NCCL_P2P_LEVEL": "SYS"})
         self.assertEqual(seen["NCCL_NVLS_ENABLE"], "1")

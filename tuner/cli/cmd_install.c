@@ -1,5 +1,6 @@
 /* install, uninstall: the loader and the active profile on a machine, by manifest. */
 #include "tuner/cli/commands.h"
+#include "tuner/cli/engine_arg.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,10 +18,21 @@
 #include "tuner/deliver/places.h"
 #include "tuner/deliver/safe.h"
 
+/* The plugins for SGLang and vLLM: a package, and what the engines find it by. */
+static const char *const engine_files[] = {"nccltune_engines/__init__.py",
+                                           "nccltune_engines/agree.py",
+                                           "nccltune_engines/plugin.py",
+                                           "nccltune_engines/receipt.py",
+                                           "nccltune_engines/sglang.py",
+                                           "nccltune_engines/table.py",
+                                           "nccltune_engines/vllm.py",
+                                           "nccltune_engines-1.0.dist-info/METADATA",
+                                           "nccltune_engines-1.0.dist-info/entry_points.txt"};
+enum { ENGINE_FILES = sizeof(engine_files) / sizeof(engine_files[0]) };
 enum { LOADER_SOURCES = 3, LOADER_FILES = LOADER_SOURCES + 1 /* compiled */, MAX_LOADER = 1 << 20 };
 
 struct install_args {
-    const char *root, *python, *active, *loader, *plugins, *allow_rig, *topology;
+    const char *root, *python, *active, *engine, *loader, *plugins, *allow_rig, *topology;
     bool dry_run, variables_only, observe, at_boot;
     struct nt_strs despite, users;
 };
@@ -33,6 +45,13 @@ static const struct nt_opt install_opts[] = {
            "make this profile the machine's, if it fits"),
     NT_OPT(NT_O_FLAG, install_args, variables_only, "static", 0, NULL,
            "the variables-only product, without the tuner plugin"),
+    {.name = "engine",
+     .type = NT_O_STR,
+     .offset = offsetof(A, engine),
+     .arg = "ENGINE",
+     .help = "also the profile's backends, by this engine's plugin, which goes beside the loader: "
+             "sglang or vllm",
+     .choices = nt_engine_arg_names},
     NT_OPT(NT_O_FLAG, install_args, observe, "observe", 0, NULL,
            "count what NCCL executes, with the profiler plugin"),
     NT_OPT(NT_O_FLAG, install_args, at_boot, "at-boot", 0, NULL,
@@ -78,11 +97,12 @@ static void print_notes(const struct nt_buf *notes)
 
 /* All that is to be installed: put in place together or not at all. */
 struct plan {
-    struct nt_install_file file[LOADER_FILES + NT_ACTIVATE_FILES];
+    struct nt_install_file file[LOADER_FILES + ENGINE_FILES + NT_ACTIVATE_FILES];
     size_t n;
-    char path[LOADER_FILES][PATH_MAX + 32];
-    struct nt_buf loader[LOADER_FILES], notes, said;
+    char path[LOADER_FILES][PATH_MAX + 32], engine_path[ENGINE_FILES][PATH_MAX + 64];
+    struct nt_buf loader[LOADER_FILES], engines[ENGINE_FILES], notes, said;
     struct nt_activate active;
+    struct nt_engine_arg engine;
     bool nothing_active; /* the profile sets nothing */
 };
 
@@ -142,6 +162,34 @@ static void plan_compiled(const struct install_args *a, const struct nt_install_
                                                      .part = "loader"};
 }
 
+/* Beside the loader's: --loader DIR/loader names DIR/engines too. */
+static int plan_engines(const struct install_args *a, struct plan *plan, const char *packages,
+                        struct nt_err *err)
+{
+    char from[PATH_MAX];
+    int rc = 0;
+
+    if (a->loader != NULL) {
+        (void)snprintf(from, sizeof(from), "%s/../engines", a->loader);
+    } else if (!nt_place_engines(from, sizeof(from))) {
+        return nt_fail(err, NT_E_MISSING, 0,
+                       "the engines' plugins are not beside this program (share/nccltune/engines)");
+    }
+    for (size_t i = 0; rc == 0 && i < ENGINE_FILES; i++) {
+        char source[PATH_MAX + 64];
+        (void)snprintf(source, sizeof(source), "%s/%s", from, engine_files[i]);
+        (void)snprintf(plan->engine_path[i], sizeof(plan->engine_path[i]), "%s/%s", packages,
+                       engine_files[i]);
+        rc = nt_buf_read_file(&plan->engines[i], source, err);
+        plan->file[plan->n++] = (struct nt_install_file){.path = plan->engine_path[i],
+                                                         .data = plan->engines[i].data,
+                                                         .len = plan->engines[i].len,
+                                                         .mode = 0644,
+                                                         .part = "loader"};
+    }
+    return rc;
+}
+
 static int plan_loader(const struct install_args *a, const struct nt_install_where *w,
                        struct plan *plan, struct nt_err *err)
 {
@@ -172,7 +220,7 @@ static int plan_loader(const struct install_args *a, const struct nt_install_whe
     if (rc == 0) {
         plan_compiled(a, w, plan, real);
     }
-    return rc;
+    return rc == 0 && a->engine != NULL ? plan_engines(a, plan, real, err) : rc;
 }
 
 /* ---- the active profile ---- */
@@ -223,8 +271,9 @@ static int boot_command(const struct install_args *a, struct nt_buf *out, struct
         return nt_fail(err, NT_E_IO, errno, "/proc/self/exe");
     }
     self[n] = '\0';
-    nt_buf_printf(out, "%s install --active " NT_ACTIVATE_PROFILE "%s%s", self,
-                  a->variables_only ? " --static" : "", a->observe ? " --observe" : "");
+    nt_buf_printf(out, "%s install --active " NT_ACTIVATE_PROFILE "%s%s%s%s", self,
+                  a->variables_only ? " --static" : "", a->observe ? " --observe" : "",
+                  a->engine != NULL ? " --engine " : "", a->engine != NULL ? a->engine : "");
     if (a->allow_rig != NULL) {
         nt_buf_printf(out, " --allow-rig %s", a->allow_rig);
     }
@@ -267,6 +316,14 @@ static int make_active(const struct install_args *a, const struct nt_profile *p,
     if (rc == 0 && a->at_boot) {
         rc = boot_command(a, &command, err);
         o.boot_command = nt_buf_str(&command);
+    }
+    if (rc == 0 && a->engine != NULL) {
+        rc = nt_engine_arg_make(p, a->engine, a->variables_only, NT_ACTIVATE_FOLDER, &plan->engine,
+                                &plan->notes, err);
+        o.more = plan->engine.vars;
+        o.nmore = plan->engine.n;
+        o.backends = plan->engine.path[0] != '\0' ? &plan->engine.form : NULL;
+        o.backends_path = plan->engine.path;
     }
     if (rc == 0) {
         rc = nt_activate(p, &o, &plan->active, &plan->notes, err);
@@ -381,11 +438,18 @@ static int run_install(const void *opts, unsigned nargs, char **args, struct nt_
     for (size_t i = 0; i < LOADER_FILES; i++) {
         nt_buf_init(&plan->loader[i], MAX_LOADER);
     }
+    for (size_t i = 0; i < ENGINE_FILES; i++) {
+        nt_buf_init(&plan->engines[i], MAX_LOADER);
+    }
     rc = carry_out(a, &w, plan, err);
     print_said(&plan->said);
     for (size_t i = 0; i < LOADER_FILES; i++) {
         nt_buf_done(&plan->loader[i]);
     }
+    for (size_t i = 0; i < ENGINE_FILES; i++) {
+        nt_buf_done(&plan->engines[i]);
+    }
+    nt_engine_arg_done(&plan->engine);
     nt_buf_done(&plan->said);
     nt_buf_done(&plan->notes);
     nt_activate_done(&plan->active);

@@ -1,5 +1,6 @@
 /* run: a command with a profile applied, and a manifest of what that run was. */
 #include "tuner/cli/commands.h"
+#include "tuner/cli/engine_arg.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,7 +18,7 @@
 #include "tuner/deliver/safe.h"
 
 struct run_args {
-    const char *profile, *allow_rig, *plugins, *topology, *root, *nvml;
+    const char *profile, *engine, *allow_rig, *plugins, *topology, *root, *nvml;
     bool variables_only, observe, dry_run, verbose;
     uint32_t local_ranks;
     struct nt_strs despite;
@@ -29,6 +30,12 @@ static const struct nt_opt run_opts[] = {
            "the profile to apply; without one only the manifest is kept"),
     NT_OPT(NT_O_FLAG, run_args, variables_only, "static", 0, NULL,
            "the variables-only product, without the tuner plugin"),
+    {.name = "engine",
+     .type = NT_O_STR,
+     .offset = offsetof(A, engine),
+     .arg = "ENGINE",
+     .help = "also the profile's backends, by this engine's plugin: sglang or vllm",
+     .choices = nt_engine_arg_names},
     NT_OPT(NT_O_FLAG, run_args, observe, "observe", 0, NULL,
            "count what NCCL executes, with the profiler plugin"),
     {.name = "allow-rig",
@@ -65,6 +72,7 @@ struct run {
     struct nt_machine machine;
     struct nt_fit fit;
     struct nt_apply apply;
+    struct nt_engine_arg engine;
     struct nt_buf notes;
     char id[64], hash[65], table[PATH_MAX], tuner[PATH_MAX], env_plugin[PATH_MAX],
         profiler[PATH_MAX];
@@ -159,6 +167,46 @@ static int write_table(struct run *r, enum nt_product product, struct nt_err *er
     return rc;
 }
 
+/* The engine finds the plugin by itself, in any folder that its interpreter looks for packages in.
+ */
+static int find_plugin(struct nt_err *err)
+{
+    const char *before = getenv("PYTHONPATH");
+    char folder[PATH_MAX];
+    struct nt_buf value;
+    int rc = 0;
+
+    if (!nt_place_engines(folder, sizeof(folder))) {
+        return nt_fail(err, NT_E_MISSING, 0,
+                       "--engine: share/nccltune/engines is not beside this program");
+    }
+    nt_buf_init(&value, 1 << 20);
+    nt_buf_printf(&value, "%s%s%s", folder, before != NULL && before[0] != '\0' ? ":" : "",
+                  before != NULL ? before : "");
+    if (value.failed || setenv("PYTHONPATH", nt_buf_str(&value), 1) != 0) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "PYTHONPATH");
+    }
+    nt_buf_done(&value);
+    return rc;
+}
+
+static int write_backends(struct run *r, enum nt_product product, struct nt_err *err)
+{
+    char folder[PATH_MAX - 80];
+    int rc = nt_state_folder("tables", folder, sizeof(folder), err);
+
+    rc = rc == 0 ? nt_engine_arg_make(r->profile, r->a->engine, product == NT_STATIC, folder,
+                                      &r->engine, &r->notes, err)
+                 : rc;
+    if (rc == 0 && r->engine.path[0] != '\0') {
+        rc = find_plugin(err);
+        rc = rc == 0 && !r->a->dry_run
+                 ? nt_write_file(r->engine.path, r->engine.form.data, r->engine.form.len, 0444, err)
+                 : rc;
+    }
+    return rc;
+}
+
 /* A rig with its ranks on one GPU is one host, whatever its ranks tell NCCL. */
 static unsigned local_ranks(const struct run *r)
 {
@@ -186,6 +234,7 @@ static int prepare(struct run *r, struct nt_err *err)
     }
     rc = check_fit(r, err);
     rc = rc == 0 ? write_table(r, product, err) : rc;
+    rc = rc == 0 && a->engine != NULL ? write_backends(r, product, err) : rc;
     if (rc != 0) {
         return rc;
     }
@@ -196,6 +245,8 @@ static int prepare(struct run *r, struct nt_err *err)
         .table = r->table,
         .job = r->id,
         .local_ranks = local_ranks(r),
+        .more = r->engine.vars,
+        .nmore = r->engine.n,
     };
     if (nt_place_plugin(a->plugins, "tuner", r->tuner, sizeof(r->tuner))) {
         o.tuner = r->tuner;
@@ -340,6 +391,9 @@ static int run_it(struct run *r, struct nt_err *err)
     int rc = 0;
 
     r->disabled = is_off(getenv("NCCLTUNE_DISABLE"));
+    if (r->a->engine != NULL && r->a->profile == NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "--engine: says what to take of a --profile");
+    }
     if (r->a->profile != NULL) {
         rc = nt_profile_load(r->a->profile, &r->profile, err);
     }
@@ -389,6 +443,7 @@ static int run_run(const void *opts, unsigned nargs, char **args, struct nt_err 
     new_id(r->id, sizeof(r->id));
     rc = run_it(r, err);
     nt_buf_done(&r->notes);
+    nt_engine_arg_done(&r->engine);
     nt_machine_done(&r->machine);
     nt_profile_free(r->profile);
 out:

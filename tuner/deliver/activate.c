@@ -44,7 +44,9 @@ int nt_activate(const struct nt_profile *p, const struct nt_activate_opts *o,
                                   .table = ret->path,
                                   .tuner = o->tuner,
                                   .env_plugin = o->env_plugin,
-                                  .profiler = o->profiler};
+                                  .profiler = o->profiler,
+                                  .more = o->more,
+                                  .nmore = o->nmore};
     int rc;
 
     memset(ret, 0, sizeof(*ret));
@@ -65,6 +67,9 @@ int nt_activate(const struct nt_profile *p, const struct nt_activate_opts *o,
     }
     rc = write_active(ret, o, err);
     add(ret, ret->path, &ret->table, 0444, "profile");
+    if (o->backends != NULL) {
+        add(ret, o->backends_path, o->backends, 0444, "profile");
+    }
     add(ret, NT_ACTIVATE_PROFILE, &ret->profile, 0644, "profile");
     if (o->boot_command != NULL) {
         write_unit(ret, o->boot_command);

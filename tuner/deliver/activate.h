@@ -10,7 +10,7 @@
 #define NT_ACTIVATE_PROFILE NT_ACTIVATE_FOLDER "/profile.json"
 #define NT_ACTIVATE_UNIT    "/etc/systemd/system/nccltune.service"
 
-enum { NT_ACTIVATE_FILES = 4 };
+enum { NT_ACTIVATE_FILES = 5 };
 struct nt_activate {
     struct nt_install_file file[NT_ACTIVATE_FILES];
     size_t n; /* 0: the profile sets nothing */
@@ -22,7 +22,12 @@ struct nt_activate_opts {
     enum nt_product product;
     const char *tuner, *env_plugin, *profiler; /* NULL: not used */
     const char *boot_id;
-    const char *boot_command; /* of the unit; NULL: no unit */
+    const char *boot_command;     /* of the unit; NULL: no unit */
+    const struct nt_assign *more; /* of an engine's form */
+    size_t nmore;
+    const struct nt_buf *backends; /* the form itself, at this path below NT_ACTIVATE_FOLDER; NULL:
+                                      none */
+    const char *backends_path;
 };
 
 /* Makes the files' contents. nt_activate_done() frees, also after a failure. */

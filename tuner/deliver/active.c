@@ -13,6 +13,17 @@ static bool ends(const char *name, const char *tail)
     return n >= t && strcmp(name + n - t, tail) == 0;
 }
 
+/* A hash and the path of what has it: of the profile, and of the backends for an engine's plugin.
+ */
+enum { PROFILE, TABLE, BACKENDS, BACKENDS_TABLE, OURS };
+static const struct {
+    const char *name;
+    bool path;
+} ours[OURS] = {[PROFILE] = {"NCCLTUNE_PROFILE", false},
+                [TABLE] = {"NCCLTUNE_TABLE", true},
+                [BACKENDS] = {"NCCLTUNE_BACKENDS", false},
+                [BACKENDS_TABLE] = {"NCCLTUNE_BACKENDS_TABLE", true}};
+
 /* The loader's own list: names that it sets, and the only libraries that it names. */
 static bool allowed(const char *name, const char *value)
 {
@@ -30,11 +41,10 @@ static bool allowed(const char *name, const char *value)
             return value[0] == '/' && ends(value, file);
         }
     }
-    if (strcmp(name, "NCCLTUNE_PROFILE") == 0) {
-        return nt_table_is_hash(value);
-    }
-    if (strcmp(name, "NCCLTUNE_TABLE") == 0) {
-        return value[0] == '/';
+    for (int i = 0; i < OURS; i++) {
+        if (strcmp(name, ours[i].name) == 0) {
+            return ours[i].path ? value[0] == '/' : nt_table_is_hash(value);
+        }
     }
     for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++) {
         ok = ok || strncmp(name, prefixes[i], strlen(prefixes[i])) == 0;
@@ -65,15 +75,22 @@ static int check_var(const char *name, const char *value, struct nt_err *err)
     return 0;
 }
 
-static bool told_whole(bool profile, bool table)
+static void note(bool told[OURS], const char *name)
 {
-    return profile && table;
+    for (int i = 0; i < OURS; i++) {
+        told[i] = told[i] || strcmp(name, ours[i].name) == 0;
+    }
+}
+
+static bool told_whole(const bool told[OURS])
+{
+    return told[PROFILE] && told[TABLE] && told[BACKENDS] == told[BACKENDS_TABLE];
 }
 
 int nt_active_write(const struct nt_assign *vars, size_t n, const char *boot, struct nt_buf *out,
                     struct nt_err *err)
 {
-    bool profile = false, table = false;
+    bool told[OURS] = {false};
     size_t before = out->len;
 
     nt_buf_printf(out, "%s%s\n", first_line, boot);
@@ -82,13 +99,12 @@ int nt_active_write(const struct nt_assign *vars, size_t n, const char *boot, st
         if (rc != 0) {
             return rc;
         }
-        profile = profile || strcmp(vars[i].name, "NCCLTUNE_PROFILE") == 0;
-        table = table || strcmp(vars[i].name, "NCCLTUNE_TABLE") == 0;
+        note(told, vars[i].name);
         nt_buf_printf(out, "%s=%s\n", vars[i].name, vars[i].value);
     }
-    if (!told_whole(profile, table) || boot[0] == '\0' || out->failed ||
-        out->len - before > NT_ACTIVE_MAX) {
-        return nt_fail(err, NT_E_INVAL, 0, "active file: no profile, no boot id, or too large");
+    if (!told_whole(told) || boot[0] == '\0' || out->failed || out->len - before > NT_ACTIVE_MAX) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "active file: no profile, half a table, no boot id, or too large");
     }
     return 0;
 }
@@ -122,6 +138,7 @@ int nt_active_parse(const char *text, size_t len, struct nt_active *ret, struct 
 {
     struct nt_active a = {.n = 0};
     const char *end = text + len, *line = text + sizeof(first_line) - 1, *stop;
+    bool told[OURS] = {false};
     int rc = 0;
 
     if (len > NT_ACTIVE_MAX || len < sizeof(first_line) ||
@@ -142,9 +159,11 @@ int nt_active_parse(const char *text, size_t len, struct nt_active *ret, struct 
         stop = memchr(line, '\n', (size_t)(end - line));
         rc = take_line(&a, line, (size_t)(stop - line), err);
     }
-    if (rc == 0 && !told_whole(nt_active_get(&a, "NCCLTUNE_PROFILE") != NULL,
-                               nt_active_get(&a, "NCCLTUNE_TABLE") != NULL)) {
-        rc = nt_fail(err, NT_E_INVAL, 0, "active file: names no profile");
+    for (size_t i = 0; i < a.n; i++) {
+        note(told, a.v[i].name);
+    }
+    if (rc == 0 && !told_whole(told)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "active file: names no profile, or half a table");
     }
     if (rc != 0) {
         nt_active_done(&a);

@@ -16,7 +16,7 @@
 
 #define NT_ACTIVE_FOLDER "/run/nccltune"
 #define NT_ACTIVE_NAME   "active"
-enum { NT_ACTIVE_MAX = 65536, NT_ACTIVE_VARS = 256 + 8 };
+enum { NT_ACTIVE_MAX = 65536, NT_ACTIVE_VARS = 256 + 40 };
 
 struct nt_active {
     char boot[40];
@@ -27,7 +27,8 @@ struct nt_active {
     size_t n;
 };
 
-/* vars must hold NCCLTUNE_PROFILE and NCCLTUNE_TABLE. Appended to *out. */
+/* vars must hold NCCLTUNE_PROFILE and NCCLTUNE_TABLE, and NCCLTUNE_BACKENDS and
+ * NCCLTUNE_BACKENDS_TABLE both or neither. Appended to *out. */
 NT_MUST_CHECK int nt_active_write(const struct nt_assign *vars, size_t n, const char *boot,
                                   struct nt_buf *out, struct nt_err *err);
 NT_MUST_CHECK int nt_active_parse(const char *text, size_t len, struct nt_active *ret,

@@ -65,6 +65,11 @@ static int check_other(const struct nt_apply *a, const struct nt_apply_opts *o, 
                            "NCCLTUNE_PROFILE already names another profile (%.64s); unset it first",
                            v->before);
         }
+        if (v->how == NT_APPLY_KEPT && strncmp(v->name, "NCCLTUNE_BACKENDS", 17) == 0) {
+            return nt_fail(err, NT_E_NO, 0,
+                           "%s already names other backends (%.120s); unset it first", v->name,
+                           v->before);
+        }
         if (v->how == NT_APPLY_KEPT && v->value == o->tuner) {
             return nt_fail(err, NT_E_NO, 0,
                            "NCCL_TUNER_PLUGIN=%.120s is set: a tuner plugin is never replaced, and "
@@ -98,6 +103,10 @@ int nt_apply(const struct nt_profile *p, const struct nt_apply_opts *o, const ch
                              "--plugins DIR "
                              "names its folder, --static does without",
                        p->stack.nccl);
+    }
+    nt_assert(o->nmore <= NT_APPLY_MORE);
+    for (size_t i = 0; i < o->nmore; i++) {
+        add(ret, env, o->more[i].name, o->more[i].value);
     }
     if (ret->n == 0 && !rows) {
         return 0; /* the defaults win: nothing to tell anybody */

@@ -8,7 +8,7 @@
 #pragma once
 #include "profiles/json/profile.h"
 
-enum { NT_APPLY_VARS = 256 + 8 };
+enum { NT_APPLY_VARS = 256 + 40, NT_APPLY_MORE = 32 };
 
 enum nt_apply_how {
     NT_APPLY_SET,  /* had no value */
@@ -33,6 +33,8 @@ struct nt_apply_opts {
     const char *tuner, *env_plugin, *profiler; /* plugins' paths; NULL: not used */
     const char *job;                           /* NULL: none */
     unsigned local_ranks;                      /* 0: not told */
+    const struct nt_assign *more;              /* of an engine's form: NCCLTUNE_BACKENDS… */
+    size_t nmore;                              /* at most NT_APPLY_MORE */
 };
 
 struct nt_apply {

@@ -33,6 +33,11 @@ bool nt_place_loader(char *out, size_t size)
     return below_prefix(NT_DATADIR "/nccltune/loader", out, size);
 }
 
+bool nt_place_engines(char *out, size_t size)
+{
+    return below_prefix(NT_DATADIR "/nccltune/engines", out, size);
+}
+
 bool nt_place_plugin(const char *dir, const char *kind, char *out, size_t size)
 {
     char folder[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
