@@ -127,7 +127,8 @@ static int make_spec(const struct truth_config *c, uint64_t seed, struct nt_spec
     nt_spec_init(s);
     s->effort = c->effort;
     s->seed = seed;
-    s->colls[NT_ALL_REDUCE] = s->modes[NT_EAGER] = s->modes[NT_GRAPH] = true;
+    nt_recorded_colls(c->rec, s->colls);
+    s->modes[NT_EAGER] = s->modes[NT_GRAPH] = true;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = s->dtypes[NT_BF16] = true;
     rc = nt_recorded_spec(c->rec, s, err);
     return rc == 0 ? nt_spec_finish(s, err) : rc;
@@ -573,14 +574,17 @@ int truth_disagreement(const struct truth_config *c, struct truth_gaps *ret, str
     struct nt_spec spec;
     int rc = make_spec(c, 1, &spec, err);
 
-    *ret = (struct truth_gaps){.family = (unsigned)(spec.nsettings * spec.nsizes) * NT_MODE_COUNT};
+    *ret = (struct truth_gaps){.family = (unsigned)(spec.nsettings * spec.nsizes) * NT_MODE_COUNT *
+                                         NT_COLL_COUNT};
     for (size_t s = 0; rc == 0 && s < spec.nsettings; s++) {
-        for (size_t i = 0; i < spec.nsizes; i++) {
+        for (size_t i = 0; i < spec.nsizes * NT_COLL_COUNT; i++) {
             for (int m = 0; m < NT_MODE_COUNT; m++) {
-                struct nt_case cs = {
-                    .coll = NT_ALL_REDUCE, .bytes = spec.sizes[i], .mode = (uint8_t)m};
+                struct nt_case cs = {.coll = (uint8_t)(i % NT_COLL_COUNT),
+                                     .bytes = spec.sizes[i / NT_COLL_COUNT],
+                                     .mode = (uint8_t)m};
                 static struct field f; /* large */
-                if (spec.modes[m] && field_of(c->rec, NT_ALL_GANGS, &cs, spec.settings[s], &f)) {
+                if (spec.modes[m] && spec.colls[cs.coll] &&
+                    field_of(c->rec, NT_ALL_GANGS, &cs, spec.settings[s], &f)) {
                     judge_pick(c->other, NT_ALL_GANGS, &cs, spec.settings[s], best_of(c->rec, &f),
                                false, ret);
                 }
@@ -614,7 +618,7 @@ static uint64_t grid_gang(const struct nt_recording *r, const struct nt_spec *sp
         double est;
         bool in = false;
         for (size_t k = 0; k < spec->nsizes; k++) {
-            in = in || spec->sizes[k] == cs->bytes;
+            in = in || (spec->sizes[k] == cs->bytes && spec->colls[cs->coll]);
         }
         if (!in || cs->place != NT_OUT_OF_PLACE || (b->b.flags & NT_CELL_FLAGS) != 0 ||
             strcmp(b->b.process, vars) != 0 || b->reached.algo < 0) {

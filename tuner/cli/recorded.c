@@ -31,20 +31,6 @@ static void take_settings(const struct nt_recording *rec, struct nt_spec *s)
     }
 }
 
-static void take_sizes(const struct nt_recording *rec, struct nt_spec *s)
-{
-    for (size_t i = 0; i < nt_recording_blocks(rec); i++) {
-        const struct nt_block *b = nt_recording_block(rec, i);
-        size_t k = 0;
-        while (k < s->nsizes && s->sizes[k] != b->cs.bytes) {
-            k++;
-        }
-        if (k == s->nsizes && k < NT_MAX_SIZES && s->colls[b->cs.coll] && is_ladder(rec, &b->cs)) {
-            s->sizes[s->nsizes++] = b->cs.bytes;
-        }
-    }
-}
-
 /* What --try asked for must have been recorded; asked for nothing, all that was is tried. */
 static int check_settings(const struct nt_recording *rec, const struct nt_spec *s,
                           struct nt_err *err)
@@ -80,6 +66,46 @@ static uint64_t nearest(const struct nt_recording *rec, size_t coll, int mode, u
         }
     }
     return near;
+}
+
+/* Is every case of the job there at that size? A recording that ran out of time may hold a size for
+ * some of its collectives only. */
+static bool whole(const struct nt_recording *rec, const struct nt_spec *s, struct nt_case cs)
+{
+    for (cs.coll = 0; cs.coll < NT_COLL_COUNT; cs.coll++) {
+        if (s->colls[cs.coll] && !is_ladder(rec, &cs)) {
+            return false;
+        }
+        for (int mode = 0; s->colls[cs.coll] && mode < NT_MODE_COUNT; mode++) {
+            if (s->modes[mode] && nearest(rec, cs.coll, mode, cs.bytes) != cs.bytes) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static void take_sizes(const struct nt_recording *rec, struct nt_spec *s)
+{
+    for (size_t i = 0; i < nt_recording_blocks(rec); i++) {
+        const struct nt_block *b = nt_recording_block(rec, i);
+        size_t k = 0;
+        while (k < s->nsizes && s->sizes[k] != b->cs.bytes) {
+            k++;
+        }
+        if (k == s->nsizes && k < NT_MAX_SIZES && s->colls[b->cs.coll] && is_ladder(rec, &b->cs) &&
+            whole(rec, s, b->cs)) {
+            s->sizes[s->nsizes++] = b->cs.bytes;
+        }
+    }
+}
+
+void nt_recorded_colls(const struct nt_recording *rec, bool colls[NT_COLL_COUNT])
+{
+    for (size_t i = 0; i < nt_recording_blocks(rec); i++) {
+        const struct nt_case *cs = &nt_recording_block(rec, i)->cs;
+        colls[cs->coll] = colls[cs->coll] || is_ladder(rec, cs);
+    }
 }
 
 /* What the job will race must have been recorded: said now, with what is there instead. */
