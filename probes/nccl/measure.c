@@ -503,22 +503,17 @@ static int measure_base(struct trial *t, struct nt_err *err)
 {
     uint64_t one = 0, two = 0;
     int rc;
-    if (t->m->cs.mode == NT_GRAPH) {
-        rc = median(t, 0, &t->base_ns, err);
-        t->r->base_ns = (uint32_t)(t->base_ns / t->inner);
-        return rc;
-    }
-    if (!t->closing) {
+    if (t->m->cs.mode != NT_GRAPH && !t->closing) {
         return 0;
     }
-    if (t->m->cs.mode == NT_STREAM) {
-        return median(t, 0, &t->base_ns, err);
+    if (t->m->cs.mode != NT_EAGER) {
+        rc = median(t, 0, &t->base_ns, err);
+    } else {
+        rc = median(t, 1, &one, err);
+        rc = rc == 0 ? median(t, 2, &two, err) : rc;
+        t->base_ns = two > one ? two - one : 0;
     }
-    rc = median(t, 1, &one, err);
-    if (rc == 0) {
-        rc = median(t, 2, &two, err);
-    }
-    t->base_ns = two > one ? two - one : 0;
+    t->r->base_ns = (uint32_t)(t->base_ns / t->inner);
     return rc;
 }
 
@@ -643,8 +638,7 @@ static int prepare(struct trial *t, struct nt_err *err)
     }
     t->group = (m->flags & NT_M_GROUP8) != 0 ? NT_GROUP : 1;
     t->inner = m->cs.mode == NT_EAGER || m->inner == 0 ? 1 : m->inner;
-    t->closing =
-        (m->flags & NT_M_BARRIER) != 0 && (m->cs.coll == NT_BROADCAST || m->cs.coll == NT_REDUCE);
+    t->closing = (m->flags & nt_case_flags(&m->cs)) != 0;
     t->deadline_ns = nt_now_ns() + 1000000ULL * (m->deadline_ms > 0 ? m->deadline_ms : DEADLINE_MS);
     t->call = m->call;
     return plan(t->p, &m->cs, &t->plan, err);

@@ -6,6 +6,11 @@
 
 #include "tuner/base/json.h"
 
+uint32_t nt_case_flags(const struct nt_case *cs)
+{
+    return cs->coll == NT_BROADCAST || cs->coll == NT_REDUCE ? NT_M_BARRIER : 0;
+}
+
 /* One row per member: both directions are loops over these tables. */
 enum kind {
     K_STR,    /* char[size] */

@@ -104,6 +104,10 @@ enum {
     NT_M_CONTROL = NT_M_COPY | NT_M_LAUNCH,
 };
 
+/* Flags that every timing of a case needs: NT_M_BARRIER where ranks that are done early would
+ * otherwise begin the next call. */
+uint32_t nt_case_flags(const struct nt_case *cs);
+
 struct nt_measure {
     uint64_t id; /* number of the trial in its job: keys a replay's draws */
     struct nt_case cs;
@@ -122,7 +126,7 @@ struct nt_result {
     uint8_t status; /* enum nt_status */
     uint32_t *ns; /* per iteration and call (already divided by inner; the empty graph taken off) */
     size_t count;
-    uint32_t base_ns; /* graph: what the empty graph took per call and was taken off; else 0 */
+    uint32_t base_ns; /* per call, taken off: what the empty graph took, or the closing barrier */
     struct nt_executed executed;
     uint8_t bits;          /* enum nt_bits */
     uint64_t wrong;        /* elements that differed, over both checks */

@@ -118,10 +118,11 @@ static void ask_row(const struct nt_check_plan *p, const struct nt_check_row *r,
                              .call = side == TUNED ? r->asked : NT_CALL_DEFAULT,
                              .warmup = 1,
                              .samples = plan_samples(mode, est),
-                             .inner = plan_inner(mode, est)};
+                             .inner = plan_inner(mode, est),
+                             .flags = nt_case_flags(&r->cs)};
     m->deadline_ms = 8000 + (uint32_t)fmin(60e3, 40.0 * est * 1e-6 * (m->samples + 3) * m->inner);
     if (first && side == TUNED) {
-        m->flags = NT_M_READBACK;
+        m->flags |= NT_M_READBACK;
         m->verify = NT_VERIFY_BEFORE;
     }
     (void)p;

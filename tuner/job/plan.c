@@ -361,6 +361,7 @@ int nt_plan_next(struct nt_plan *p, struct nt_plan_step *ret, struct nt_err *err
     p->queue[p->head].step.seq = p->seq + 1;
     p->queue[p->head].step.m.id = p->seq + 1;
     *ret = p->queue[p->head].step;
+    ret->m.flags |= ret->kind == NT_DO_MEASURE ? nt_case_flags(&ret->m.cs) : 0;
     return 0;
 }
 

@@ -215,7 +215,6 @@ static void add_others(struct nt_plan *p)
             cs.bytes = align_down(p, sizes[i]);
             cs.mode = NT_EAGER;
             c = add_check(p, CHECK_OTHER, &cs, NONE, NONE);
-            c->flags = coll == NT_BROADCAST || coll == NT_REDUCE ? NT_M_BARRIER : 0;
             c->arms[NT_ARM_TABLE] =
                 p->confirm.table && p->settings[p->table_setting].vars[0] != '\0';
             c->est_ns = plan_default_ns(p, (uint32_t)(p->spec.nsizes / 2), NT_EAGER);
@@ -276,7 +275,7 @@ static double exact_cost_ns(const struct nt_plan *p)
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
         unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
-        double factor = c->kind == CHECK_GROUP ? 1.5 : (c->flags & NT_M_BARRIER) != 0 ? 2 : 1;
+        double factor = c->kind == CHECK_GROUP ? 1.5 : nt_case_flags(&c->cs) != 0 ? 2 : 1;
         pair += arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns);
     }
     return pair * p->spec.pairs;

@@ -553,6 +553,7 @@ int nt_record_next(struct nt_record *r, struct nt_plan_step *ret, struct nt_err 
     r->queue[r->head].step.seq = r->seq + 1;
     r->queue[r->head].step.m.id = r->seq + 1;
     *ret = r->queue[r->head].step;
+    ret->m.flags |= ret->kind == NT_DO_MEASURE ? nt_case_flags(&ret->m.cs) : 0;
     return 0;
 }
 
