@@ -193,6 +193,11 @@ def part_faults(build, check):
                 tree = [r for r in table_rows(p) if "tree" in json.dumps(r) and "simple" in json.dumps(r)]
                 check.that(not tree or (whole is False and all(r["max_bytes"] <= 600 << 10 for r in tree)),
                            f"{fault}: in the profile:", tree)
+        # A second round, on the table that it has and not on that of the first. (Of six seeds one comes that far.)
+        check.ends("wide-falls", p.tune(*p.world("--effort", "standard", "--seed", "3", fault="wide-falls")), 0, "faster by the table")
+        rounds = p.sql("SELECT DISTINCT s.vars FROM gang AS g JOIN setting AS s ON s.id = g.setting_id "
+                       "WHERE g.arm = 'table' AND g.job_id = (SELECT max(id) FROM job)")
+        check.that(len(rounds) == 2, "one round only:", rounds)
         failed = p.sql("SELECT count(*) FROM trial WHERE status IN ('timeout', 'crashed', 'error')")[0][0]
         check.that(failed >= 6, "lost trials are not in the database:", failed)
         for fault in ("init-crash:1", "init-error:0"):

@@ -320,7 +320,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
         ADD("%s", fixed[arm]);
     }
     if (arm == NT_ARM_TABLE && !r->c->virtual_time) {
-        rc = r->delivery[0] == '\0' ? write_delivery(r, err) : 0;
+        rc = write_delivery(r, err); /* anew: a second round has other rows */
         ADD("NCCL_TUNER_PLUGIN=%s", r->c->plugin);
         ADD("NCCLTUNE_PROFILE=%s", r->delivery_hash);
         ADD("NCCLTUNE_TABLE=%s", r->delivery);
