@@ -168,6 +168,16 @@ const char *const nt_status_names[NT_STATUS_COUNT + 1] = {
     [NT_ST_NOT_RECORDED] = "not_recorded",
 };
 
+bool nt_coll_shares(enum nt_coll c)
+{
+    return c == NT_ALL_GATHER || c == NT_REDUCE_SCATTER || c == NT_ALLTOALL;
+}
+
+bool nt_coll_in_place(enum nt_coll c)
+{
+    return c != NT_ALLTOALL && c != NT_SENDRECV;
+}
+
 unsigned nt_dtype_bytes(enum nt_dtype t)
 {
     static const unsigned bytes[NT_DTYPE_COUNT] = {

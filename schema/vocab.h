@@ -20,6 +20,8 @@ enum nt_coll {
     NT_COLL_COUNT
 };
 enum { NT_TUNER_COLLS = NT_ALL_REDUCE + 1 };
+bool nt_coll_shares(enum nt_coll c);   /* the bytes are divided by the number of ranks */
+bool nt_coll_in_place(enum nt_coll c); /* it exists in place */
 
 enum nt_algo {
     NT_TREE,

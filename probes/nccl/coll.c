@@ -75,19 +75,17 @@ static int issue_sendrecv(const struct call *c)
 enum side { NEITHER, SEND, RECV };
 static const struct {
     int (*issue)(const struct call *c);
-    bool shares; /* the bytes are divided by the number of ranks */
     enum side small;
     bool adds;
-    bool in_place;
     enum nt_pattern_kind result;
 } rows[NT_COLL_COUNT] = {
-    [NT_BROADCAST] = {issue_broadcast, false, NEITHER, false, true, NT_PATTERN_RAW},
-    [NT_REDUCE] = {issue_reduce, false, NEITHER, true, true, NT_PATTERN_SUM},
-    [NT_ALL_GATHER] = {issue_all_gather, true, SEND, false, true, NT_PATTERN_GATHER},
-    [NT_REDUCE_SCATTER] = {issue_reduce_scatter, true, RECV, true, true, NT_PATTERN_SUM},
-    [NT_ALL_REDUCE] = {issue_all_reduce, false, NEITHER, true, true, NT_PATTERN_SUM},
-    [NT_ALLTOALL] = {issue_alltoall, true, NEITHER, false, false, NT_PATTERN_TRANSPOSE},
-    [NT_SENDRECV] = {issue_sendrecv, false, NEITHER, false, false, NT_PATTERN_RAW},
+    [NT_BROADCAST] = {issue_broadcast, NEITHER, false, NT_PATTERN_RAW},
+    [NT_REDUCE] = {issue_reduce, NEITHER, true, NT_PATTERN_SUM},
+    [NT_ALL_GATHER] = {issue_all_gather, SEND, false, NT_PATTERN_GATHER},
+    [NT_REDUCE_SCATTER] = {issue_reduce_scatter, RECV, true, NT_PATTERN_SUM},
+    [NT_ALL_REDUCE] = {issue_all_reduce, NEITHER, true, NT_PATTERN_SUM},
+    [NT_ALLTOALL] = {issue_alltoall, NEITHER, false, NT_PATTERN_TRANSPOSE},
+    [NT_SENDRECV] = {issue_sendrecv, NEITHER, false, NT_PATTERN_RAW},
 };
 
 /* limit: up to it every integer is exact. int32 keeps clear of its sign. */
@@ -103,7 +101,7 @@ int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs, const struct
 {
     unsigned rank = seat->rank, world = seat->world;
     struct nt_plan p = {.cs = *cs, .world = world, .rank = rank};
-    unsigned share = rows[cs->coll].shares ? world : 1;
+    unsigned share = nt_coll_shares(cs->coll) ? world : 1;
     int rc = nt_nccl_dtype(n, cs->dtype, &p.dtype, err);
     if (rc != 0) {
         return rc;
@@ -112,7 +110,7 @@ int nt_plan_make(const struct nt_nccl *n, const struct nt_case *cs, const struct
         return nt_fail(err, NT_E_MISSING, 0, "%s of fp8 needs compute capability 9.0, not %d.%d",
                        nt_coll_names[cs->coll], seat->capability / 10, seat->capability % 10);
     }
-    if (cs->place == NT_IN_PLACE && !rows[cs->coll].in_place) {
+    if (cs->place == NT_IN_PLACE && !nt_coll_in_place(cs->coll)) {
         return nt_fail(err, NT_E_MISSING, 0, "%s does not exist in place", nt_coll_names[cs->coll]);
     }
     p.elem_bytes = nt_dtype_bytes(cs->dtype);

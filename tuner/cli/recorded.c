@@ -118,12 +118,12 @@ static int check_cases(const struct nt_recording *rec, const struct nt_spec *s, 
             return nt_fail(err, NT_E_INVAL, 0, "%s was not recorded", nt_coll_names[coll]);
         }
         for (int mode = 0; s->colls[coll] && mode < NT_MODE_COUNT; mode++) {
+            if (s->modes[mode] && nearest(rec, coll, mode, 0) == 0) {
+                return nt_fail(err, NT_E_INVAL, 0, "%s in mode %s was not recorded",
+                               nt_coll_names[coll], nt_mode_names[mode]);
+            }
             for (size_t k = 0; s->modes[mode] && k < s->nsizes; k++) {
                 uint64_t size = nearest(rec, coll, mode, s->sizes[k]);
-                if (size == 0) {
-                    return nt_fail(err, NT_E_INVAL, 0, "%s in mode %s was not recorded",
-                                   nt_coll_names[coll], nt_mode_names[mode]);
-                }
                 if (size != s->sizes[k]) {
                     return nt_fail(err, NT_E_INVAL, 0,
                                    "%s of %s in mode %s was not recorded; did you mean %s?",

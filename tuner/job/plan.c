@@ -28,6 +28,7 @@ static const stage_fn stages[NT_STAGE_COUNT] = {
 static const tell_fn tells[PURPOSE_COUNT] = {
     [FOR_WARM] = preflight_tell,
     [FOR_NOISE] = preflight_tell,
+    [FOR_TYPE] = preflight_type_tell,
     [FOR_EXPLORE] = explore_tell,
     [FOR_BLOCK] = block_tell,
     [FOR_GATE] = gate_tell,
@@ -208,6 +209,12 @@ struct nt_case plan_case(const struct nt_plan *p, uint32_t point, enum nt_mode m
                             .dtype = (uint8_t)p->raced_dtype,
                             .place = (uint8_t)p->raced_place,
                             .mode = (uint8_t)mode};
+}
+
+bool plan_serves(const struct nt_plan *p, uint8_t coll, int dtype, int place)
+{
+    return p->spec.dtypes[dtype] && p->spec.places[place] && !p->absent[coll][dtype] &&
+           (place == NT_OUT_OF_PLACE || nt_coll_in_place((enum nt_coll)coll));
 }
 
 /* Calls per iteration (K): enough that a graph's launch and its clock are small beside them. */

@@ -425,7 +425,7 @@ static bool untried(struct nt_plan *p, bool queue)
             for (int d = 0; c->pick[m] > 0 && d < NT_DTYPE_COUNT; d++) {
                 for (int place = 0; place < NT_PLACE_COUNT; place++) {
                     struct todo *t;
-                    if (!p->spec.dtypes[d] || !p->spec.places[place] || a->tried[m][d][place]) {
+                    if (!plan_serves(p, p->points[i].coll, d, place) || a->tried[m][d][place]) {
                         continue;
                     }
                     any = true;

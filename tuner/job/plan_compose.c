@@ -372,7 +372,7 @@ static void push_gates(struct nt_plan *p)
                 for (int d = 0; d < NT_DTYPE_COUNT; d++) {
                     for (int place = 0; place < NT_PLACE_COUNT; place++) {
                         bool raced = d == (int)p->raced_dtype && place == (int)p->raced_place;
-                        if (p->spec.dtypes[d] && p->spec.places[place] && !raced) {
+                        if (plan_serves(p, p->rows[r].coll, d, place) && !raced) {
                             push_gate(p, r, point, p->modes[k], d, place);
                         }
                     }

@@ -182,7 +182,8 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point)
     uint32_t size = (p->rows[row].range.first + p->rows[row].range.last) / 2,
              point = first_point + size;
     struct nt_case cs = plan_case(p, point, p->modes[0]);
-    uint64_t lo = 0, hi = 0, odd = cs.bytes + (UINT64_C(4) * p->spec.ranks) * 3;
+    /* No multiple of 16 bytes, and where it may be, none of the ranks. */
+    uint64_t lo = 0, hi = 0, odd = cs.bytes + 4 * (nt_coll_shares(cs.coll) ? p->spec.ranks * 3 : 1);
 
     segment(p, &p->rows[row], size, &lo, &hi);
     if (odd < hi) {
@@ -228,8 +229,7 @@ static void add_variants(struct nt_plan *p, uint32_t row, uint32_t point, enum n
     for (int d = 0; d < NT_DTYPE_COUNT; d++) {
         for (int place = 0; place < NT_PLACE_COUNT; place++) {
             struct nt_case cs = plan_case(p, point, mode);
-            if (p->spec.dtypes[d] && p->spec.places[place] &&
-                (d != cs.dtype || place != cs.place)) {
+            if (plan_serves(p, cs.coll, d, place) && (d != cs.dtype || place != cs.place)) {
                 cs.dtype = (uint8_t)d;
                 cs.place = (uint8_t)place;
                 (void)add_check(p, CHECK_VARIANT, &cs, row, point);
@@ -357,7 +357,7 @@ static void rotate(const struct nt_plan *p, uint32_t index, struct nt_case *cs)
 
     for (int d = 0; d < NT_DTYPE_COUNT; d++) {
         for (int place = 0; place < NT_PLACE_COUNT; place++) {
-            if (p->spec.dtypes[d] && p->spec.places[place]) {
+            if (plan_serves(p, cs->coll, d, place)) {
                 combos[n][0] = d;
                 combos[n++][1] = place;
             }

@@ -107,6 +107,7 @@ enum purpose {
     FOR_NOTHING,
     FOR_WARM,
     FOR_NOISE,
+    FOR_TYPE,
     FOR_EXPLORE,
     FOR_BLOCK,
     FOR_GATE,
@@ -208,6 +209,7 @@ struct nt_plan {
     uint32_t nmodes;
     enum nt_dtype raced_dtype;
     enum nt_place raced_place;
+    bool absent[NT_COLL_COUNT][NT_DTYPE_COUNT]; /* NCCL or the device has no such type there */
 
     struct setting settings[NT_MAX_SETTINGS * 2];
     uint32_t nsettings;
@@ -256,6 +258,8 @@ struct todo *plan_measure(struct nt_plan *p, size_t live, enum purpose purpose,
                           const struct nt_case *cs, struct nt_call call, double est_ns,
                           unsigned samples);
 struct nt_case plan_case(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
+/* Is the job to serve that type and placement, and is it there? */
+bool plan_serves(const struct nt_plan *p, uint8_t coll, int dtype, int place);
 unsigned plan_inner(enum nt_mode mode, double est_ns);
 unsigned plan_samples(enum nt_mode mode, double est_ns);
 double plan_log_median(const struct nt_result *r); /* NAN without samples */
@@ -279,6 +283,7 @@ bool publish_refill(struct nt_plan *p);
 
 typedef void (*tell_fn)(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void preflight_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void preflight_type_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);

@@ -128,6 +128,36 @@ static void fit_noise(struct nt_plan *p)
     }
 }
 
+/* Not every NCCL has fp8, and not every device adds it up: what the default cannot do is no reason
+ * to give up a row. */
+static void push_types(struct nt_plan *p)
+{
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        bool last = i + 1 == p->npoints || p->points[i + 1].coll != p->points[i].coll;
+        struct nt_case cs = plan_case(p, i, p->modes[0]);
+        struct todo *t;
+        if (!last || !p->spec.dtypes[NT_FP8] || p->raced_dtype == NT_FP8) {
+            continue;
+        }
+        cs.dtype = NT_FP8;
+        t = plan_measure(p, 0, FOR_TYPE, &cs, NT_CALL_DEFAULT, plan_default_ns(p, i, p->modes[0]),
+                         0);
+        t->point = i;
+        t->step.m.warmup = 0;
+    }
+}
+
+void preflight_type_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
+{
+    const struct nt_case *cs = &t->step.cs;
+
+    if (o->result->status == NT_ST_UNAVAILABLE) {
+        p->absent[cs->coll][cs->dtype] = true;
+        plan_not_checked(p, "%s of %s: not there", nt_coll_names[cs->coll],
+                         nt_dtype_names[cs->dtype]);
+    }
+}
+
 bool preflight_refill(struct nt_plan *p)
 {
     static const enum nt_arm search = NT_ARM_SEARCH;
@@ -148,6 +178,9 @@ bool preflight_refill(struct nt_plan *p)
             t->step.arm = NT_ARM_SEARCH;
             t->step.vars = p->live[0].vars;
             t->step.cs = plan_case(p, i, p->modes[0]);
+        }
+        if (p->pre_gang == 0) {
+            push_types(p);
         }
         return true;
     }

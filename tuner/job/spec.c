@@ -49,6 +49,43 @@ static bool any(const bool *table, size_t n)
     return false;
 }
 
+/* Whole elements in every type, and for every rank where each has a share. */
+static int check_size(const struct nt_spec *s, uint64_t bytes, struct nt_err *err)
+{
+    uint64_t grain = 1;
+
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        uint64_t n = nt_dtype_bytes((enum nt_dtype)d);
+        grain = s->dtypes[d] && n > grain ? n : grain;
+    }
+    if (bytes < UINT64_C(4) * s->ranks || bytes % grain != 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "size %llu: needs a multiple of %llu of at least %llu",
+                       (unsigned long long)bytes, (unsigned long long)grain,
+                       4ULL * s->ranks);
+    }
+    for (int c = 0; c < NT_COLL_COUNT; c++) {
+        if (s->colls[c] && nt_coll_shares((enum nt_coll)c) && bytes % (grain * s->ranks) != 0) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "size %llu: %s gives each of %u ranks as much, so it needs a multiple "
+                           "of %llu; %llu is one",
+                           (unsigned long long)bytes, nt_coll_names[c], s->ranks,
+                           (unsigned long long)(grain * s->ranks),
+                           (unsigned long long)(bytes / (grain * s->ranks) * (grain * s->ranks)));
+        }
+    }
+    return 0;
+}
+
+static int check_colls(const struct nt_spec *s, struct nt_err *err)
+{
+    for (int c = 0; c < NT_COLL_COUNT; c++) {
+        if (s->colls[c] && !nt_coll_in_place((enum nt_coll)c) && !s->places[NT_OUT_OF_PLACE]) {
+            return nt_fail(err, NT_E_INVAL, 0, "%s does not exist in place", nt_coll_names[c]);
+        }
+    }
+    return 0;
+}
+
 int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
 {
     size_t kept = 0;
@@ -73,17 +110,15 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
     }
     qsort(s->sizes, s->nsizes, sizeof(s->sizes[0]), by_value);
     for (size_t i = 0; i < s->nsizes; i++) {
-        uint64_t grain = UINT64_C(4) * s->ranks; /* whole elements for every rank in every type */
-        if (s->sizes[i] < grain || s->sizes[i] % 4 != 0) {
-            return nt_fail(err, NT_E_INVAL, 0, "size %llu: needs a multiple of 4 of at least %llu",
-                           (unsigned long long)s->sizes[i], (unsigned long long)grain);
+        if (check_size(s, s->sizes[i], err) != 0) {
+            return -NT_E_INVAL;
         }
         if (kept == 0 || s->sizes[kept - 1] != s->sizes[i]) {
             s->sizes[kept++] = s->sizes[i];
         }
     }
     s->nsizes = kept;
-    return 0;
+    return check_colls(s, err);
 }
 
 bool nt_spec_has_backends(const struct nt_spec *s)
