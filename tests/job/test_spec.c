@@ -33,7 +33,8 @@ static void test_sizes(void **state)
         {"32G", "above 16G", 0, 0, 0},
         {"1:16G,3:16G", "more than 48 sizes", 0, 0, 0},
         {"8", "at least 16", 0, 0, 0},
-        {"1026", "multiple of 4", 0, 0, 0},
+        {"1026", NULL, 1, 1026, 1026},
+        {"1027", "multiple of 2", 0, 0, 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -53,6 +54,46 @@ static void test_sizes(void **state)
                         s.sizes[s.nsizes - 1] != rows[i].last)) {
             fail_msg("'%s': %zu sizes, %llu to %llu", rows[i].text, s.nsizes,
                      (unsigned long long)s.sizes[0], (unsigned long long)s.sizes[s.nsizes - 1]);
+        }
+    }
+}
+
+/* Whole elements of every type, for every rank where each has a share; what is in place must exist.
+ */
+static void test_shares(void **state)
+{
+    static const struct {
+        enum nt_coll coll;
+        enum nt_dtype dtype;
+        enum nt_place place;
+        uint64_t bytes;
+        const char *says;
+    } rows[] = {
+        {NT_ALL_REDUCE, NT_BF16, NT_IN_PLACE, 1000002, NULL},
+        {NT_ALL_REDUCE, NT_FP8, NT_IN_PLACE, 1000001, NULL},
+        {NT_ALL_REDUCE, NT_INT32, NT_IN_PLACE, 1000002, "multiple of 4"},
+        {NT_BROADCAST, NT_FP16, NT_IN_PLACE, 1000002, NULL},
+        {NT_ALL_GATHER, NT_BF16, NT_OUT_OF_PLACE, 1000008, NULL},
+        {NT_ALL_GATHER, NT_BF16, NT_OUT_OF_PLACE, 1000002, "multiple of 8; 1000000 is one"},
+        {NT_REDUCE_SCATTER, NT_FP32, NT_OUT_OF_PLACE, 1000008, "gives each of 4 ranks as much"},
+        {NT_ALLTOALL, NT_FP8, NT_OUT_OF_PLACE, 1000004, NULL},
+        {NT_ALLTOALL, NT_BF16, NT_IN_PLACE, 4096, "alltoall does not exist in place"},
+        {NT_SENDRECV, NT_BF16, NT_IN_PLACE, 4096, "sendrecv does not exist in place"},
+        {NT_SENDRECV, NT_BF16, NT_OUT_OF_PLACE, 4098, NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_spec s;
+        struct nt_err e = {0};
+        int rc;
+        nt_spec_init(&s);
+        s.ranks = 4;
+        s.colls[rows[i].coll] = s.modes[NT_EAGER] = s.dtypes[rows[i].dtype] = true;
+        s.places[rows[i].place] = true;
+        s.sizes[s.nsizes++] = rows[i].bytes;
+        rc = nt_spec_finish(&s, &e);
+        if (rc != (rows[i].says == NULL ? 0 : -NT_E_INVAL) ||
+            (rc != 0 && strstr(e.msg, rows[i].says) == NULL)) {
+            fail_msg("row %zu: %d '%s'", i, rc, e.msg);
         }
     }
 }
@@ -144,7 +185,7 @@ static void fill(struct nt_spec *s)
     s->seed = UINT64_C(1) << 62;
     s->ranks = 6;
     s->nodes = 3;
-    s->colls[NT_ALL_REDUCE] = s->colls[NT_ALL_GATHER] = true;
+    s->colls[NT_ALL_REDUCE] = s->colls[NT_REDUCE] = true;
     s->modes[NT_STREAM] = s->modes[NT_GRAPH] = true;
     s->dtypes[NT_FP16] = s->dtypes[NT_FP8] = true;
     s->places[NT_IN_PLACE] = true;
@@ -256,8 +297,9 @@ static void test_bad_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes), cmocka_unit_test(test_finish),   cmocka_unit_test(test_names),
-        cmocka_unit_test(test_json),  cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_finish), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_json),   cmocka_unit_test(test_bad_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

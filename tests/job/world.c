@@ -164,6 +164,12 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
                                5e5);
 }
 
+static bool exists(const struct world *w, const struct nt_case *cs)
+{
+    return (cs->place == NT_OUT_OF_PLACE || nt_coll_in_place((enum nt_coll)cs->coll)) &&
+           !(w->no_fp8 && cs->dtype == NT_FP8);
+}
+
 static void measure(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o)
 {
     const struct nt_measure *m = &s->m;
@@ -186,7 +192,8 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
         r->bits = (m->flags & NT_M_BITS) == 0                 ? NT_BITS_UNKNOWN
                   : nt_backends[c.call.backend].numerics != 0 ? NT_BITS_DIFFERENT
                                                               : NT_BITS_SAME;
-    } else if (c.call.algo > NT_RING || (c.call.algo >= 0 && c.call.proto == NT_LL128)) {
+    } else if (!exists(w, &m->cs) || c.call.algo > NT_RING ||
+               (c.call.algo >= 0 && (c.call.proto == NT_LL128 || m->cs.coll >= NT_TUNER_COLLS))) {
         r->status = NT_ST_UNAVAILABLE;
     } else if (w->fault != NULL) {
         r->status = w->fault(&c);
@@ -194,7 +201,7 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
     r->wrong = r->status == NT_ST_WRONG ? 7 : 0;
     o->lost = r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED || r->status == NT_ST_ERROR;
     if (r->status == NT_ST_OK) {
-        r->executed = c.x;
+        r->executed = m->cs.coll < NT_TUNER_COLLS ? c.x : NT_EXECUTED_NONE;
         time_it(w, &c, o);
     } else if (r->status == NT_ST_TIMEOUT) {
         o->elapsed_ns = (uint64_t)m->deadline_ms * 1000000;
@@ -213,10 +220,11 @@ static void start(struct world *w, const struct nt_plan_step *s, struct nt_plan_
 
 static void cells(const struct nt_plan_step *s, struct nt_plan_outcome *o)
 {
-    o->cells = (struct nt_cells){.cs = s->cs, .asked = true};
+    o->cells = (struct nt_cells){.cs = s->cs, .asked = s->cs.coll < NT_TUNER_COLLS};
     for (int a = 0; a < NT_ALGO_COUNT; a++) {
         for (int k = 0; k < NT_PROTO_COUNT; k++) {
-            o->cells.cost[a][k] = a <= NT_RING && k != NT_LL128 ? cost(&s->cs, a, k) : -1.0F;
+            bool has = o->cells.asked && a <= NT_RING && k != NT_LL128;
+            o->cells.cost[a][k] = has ? cost(&s->cs, a, k) : -1.0F;
         }
     }
 }

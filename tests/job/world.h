@@ -23,6 +23,7 @@ struct world {
     double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
     double backend_tail_share; /* the same of the calls of backends other than NCCL */
     double tail_share;         /* of a table arm's iterations that take three times as long */
+    bool no_fp8;               /* NCCL or the device has none */
     uint64_t hang_at;          /* measure number that hangs, 0: none */
     /* What is different on this machine; NULL: nothing. */
     double (*factor)(const struct world_call *c);                         /* times the true time */
