@@ -60,8 +60,7 @@ static int check_size(const struct nt_spec *s, uint64_t bytes, struct nt_err *er
     }
     if (bytes < UINT64_C(4) * s->ranks || bytes % grain != 0) {
         return nt_fail(err, NT_E_INVAL, 0, "size %llu: needs a multiple of %llu of at least %llu",
-                       (unsigned long long)bytes, (unsigned long long)grain,
-                       4ULL * s->ranks);
+                       (unsigned long long)bytes, (unsigned long long)grain, 4ULL * s->ranks);
     }
     for (int c = 0; c < NT_COLL_COUNT; c++) {
         if (s->colls[c] && nt_coll_shares((enum nt_coll)c) && bytes % (grain * s->ranks) != 0) {
