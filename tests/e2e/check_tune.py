@@ -395,7 +395,7 @@ def after_failure(p, job):
 # ------------------------------------------------------------------ who moves the bytes
 
 def part_backends(build, check):
-    """Raced, confirmed, kept and found again; a killed job goes on to the same profile."""
+    """Raced, confirmed, kept and found again; a job killed in the middle of it goes on."""
     with Place(build) as p:
         words = p.world("--backends", "nccl,nccl-symmetric,ipc,torch-symm-mem", sizes="1K,128K,1M")
         got = p.tune(*words)
@@ -416,13 +416,16 @@ def part_backends(build, check):
         check.that(json.loads(said[1])["backends"]["graph"]["backend"] == "ipc", "decide --format json:", said)
         check.ends("report", p.run("report", p.out, "--out", p.root / "r.html"), 0)
         check.that("ipc one_shot" in (p.root / "r.html").read_text(), "the report names no backend")
-        total = p.sql("SELECT count(*) FROM trial WHERE job_id = 1")[0][0]
-        first = p.sql("SELECT count(*) FROM trial AS t JOIN gang AS g ON g.job_id = t.job_id AND g.number = t.gang "
-                      "WHERE t.job_id = 1 AND g.arm <> 'backends' AND t.seq < (SELECT min(seq) FROM gang WHERE arm = 'backends')")[0][0]
-        for job, n in enumerate((first + 20, (first + total) // 2, total), start=2):
-            rc, _, err = p.tune(*words, "-q", "--die-after", n)
-            if not check.that(rc == -signal.SIGKILL, f"killed after {n} of {total}: exit {rc} {err}"):
+        # How long the search before is depends on what a gang costs here: the steps are counted within the stage.
+        first = p.sql("SELECT min(seq) FROM gang WHERE job_id = 1 AND arm = 'backends'")[0][0]
+        steps = p.sql("SELECT count(*) FROM trial WHERE job_id = 1 AND seq > ?", first)[0][0]
+        for job, n in enumerate((20, steps // 2, steps * 4 // 5), start=2):
+            rc, _, err = p.tune(*words, "-q", "--die-after", f"{n}@backends")
+            if not check.that(rc == -signal.SIGKILL, f"killed after {n} of {steps}: exit {rc} {err}"):
                 continue
+            began = p.sql("SELECT min(seq) FROM gang WHERE job_id = ? AND arm = 'backends'", job)[0][0]
+            kept = p.sql("SELECT count(*) FROM trial WHERE job_id = ? AND seq > ?", job, began or 1 << 40)[0][0]
+            check.that(n - 60 <= kept <= n, f"killed after {n}: {kept} trials of the stage are kept")
             rc, out, err = p.tune("-q", "--probe", p.probe, "--resume", job)
             check.that(rc == 0, f"resume after {n}: exit {rc} {out}{err}")
         check.clean("backends", p)

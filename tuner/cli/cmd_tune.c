@@ -31,7 +31,7 @@ struct tune_args {
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
     bool dry_run, null, quiet, same_bits, if_changed;
-    uint64_t die_after;
+    const char *die_after;
 };
 
 static const struct tune_args defaults = {.rig = "auto",
@@ -132,7 +132,7 @@ static const struct nt_opt opts[] = {
      .arg = "FORMAT",
      .help = "of the lines about progress (default text)",
      .choices = formats},
-    NT_OPT(NT_O_U64, T, die_after, "die-after", 0, "STEPS",
+    NT_OPT(NT_O_STR, T, die_after, "die-after", 0, "STEPS[@STAGE]",
            "for tests: end by SIGKILL after so many stored steps"),
     {0}};
 #undef T

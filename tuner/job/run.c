@@ -136,6 +136,17 @@ static int store_cells(struct run *r, const struct nt_plan_step *s, const struct
     return nt_store_add_cells(r->c->store, r->job, &c, err);
 }
 
+static void die_after(struct run *r, const struct nt_plan_step *s)
+{
+    char *at = NULL;
+    uint64_t steps = r->c->die_after != NULL ? strtoull(r->c->die_after, &at, 10) : 0;
+
+    if (steps > 0 && (*at != '@' || strcmp(at + 1, nt_stage_names[s->stage]) == 0) &&
+        ++r->stored == steps) {
+        (void)raise(SIGKILL);
+    }
+}
+
 /* The step is in the store before the plan hears of it. */
 static int on_step(void *data, const struct nt_plan_step *s, const struct nt_plan_outcome *o,
                    const struct nt_drive_start *starts, struct nt_err *err)
@@ -156,8 +167,8 @@ static int on_step(void *data, const struct nt_plan_step *s, const struct nt_pla
     default:
         return 0;
     }
-    if (rc == 0 && r->c->die_after != 0 && ++r->stored == r->c->die_after) {
-        (void)raise(SIGKILL);
+    if (rc == 0) {
+        die_after(r, s);
     }
     return rc;
 }

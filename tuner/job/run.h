@@ -33,8 +33,10 @@ struct nt_job_config {
     const char *tmpdir;  /* where the private folder is made */
     void (*on_progress)(void *data, const struct nt_job_progress *p);
     void *data;
-    /* Test hook: the process ends by SIGKILL after that many stored steps, 0 never. */
-    uint64_t die_after;
+    /* Test hook, "STEPS" or "STEPS@STAGE": the process ends by SIGKILL after that many stored steps
+     * (of the stage), NULL never. How many there are before a stage depends on the machine's speed.
+     */
+    const char *die_after;
 };
 
 struct nt_job_outcome {
