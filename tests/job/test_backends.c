@@ -236,19 +236,39 @@ static uint8_t wrong_always(const struct world_call *c)
     return wrong_if(c, true);
 }
 
+/* Only the pairs look at calls beside compute. */
 static uint8_t wrong_in_pairs(const struct world_call *c)
 {
-    return wrong_if(c, c->step->stage == NT_BACKENDS && c->step->gang > 30);
+    return wrong_if(c, (c->step->m.flags & NT_M_BUSY) != 0);
+}
+
+static uint8_t refuses_in_pairs(const struct world_call *c)
+{
+    return is_ipc(c) && (c->step->m.flags & NT_M_BUSY) != 0 ? NT_ST_UNAVAILABLE : NT_ST_OK;
+}
+
+/* Wrong once, anywhere, and nothing of the backend is trusted any more. */
+static uint8_t wrong_in_one_variant(const struct world_call *c)
+{
+    return wrong_if(c, c->call.algo == NT_TWO_SHOT && c->call.proto == NT_PUSH);
+}
+
+static unsigned hangs; /* each costs a gang and its deadline */
+
+static uint8_t hang_if(bool now)
+{
+    hangs += now;
+    return now ? NT_ST_TIMEOUT : NT_ST_OK;
 }
 
 static uint8_t hangs_in_replay(const struct world_call *c)
 {
-    return is_ipc(c) && c->step->m.cs.mode == NT_GRAPH ? NT_ST_TIMEOUT : NT_ST_OK;
+    return hang_if(is_ipc(c) && c->step->m.cs.mode == NT_GRAPH);
 }
 
 static uint8_t always_hangs(const struct world_call *c)
 {
-    return is_ipc(c) ? NT_ST_TIMEOUT : NT_ST_OK;
+    return hang_if(is_ipc(c));
 }
 
 static uint8_t crashes_the_gang(const struct world_call *c)
@@ -271,6 +291,7 @@ static void test_never_in_a_profile(void **state)
                 {"wrong in place", wrong_in_place, NULL},
                 {"wrong in 3 of 10", wrong_sometimes, NULL},
                 {"fast and wrong", wrong_always, ten_times_as_fast},
+                {"wrong in one variant", wrong_in_one_variant, NULL},
                 {"wrong in the pairs", wrong_in_pairs, NULL},
                 {"hangs in replay", hangs_in_replay, NULL},
                 {"hangs", always_hangs, ten_times_as_fast}};
@@ -279,7 +300,11 @@ static void test_never_in_a_profile(void **state)
         struct play p = job(i + 1, "nccl,nccl-symmetric,ipc");
         p.w.fault = rows[i].fault;
         p.w.factor = rows[i].factor;
+        hangs = 0;
         run(&p);
+        if (hangs > 2) {
+            fail_msg("%s: asked for %u times more", rows[i].name, hangs - 2);
+        }
         if (names(&p, NT_BE_IPC)) {
             fail_msg("%s: it is in the profile", rows[i].name);
         }
@@ -289,6 +314,21 @@ static void test_never_in_a_profile(void **state)
         assert_true(names(&p, NT_BE_NCCL_SYMMETRIC)); /* the job went on */
         play_done(&p);
     }
+}
+
+/* Neither wrong nor hung, but not to be had where it would be delivered. */
+static void test_refused_in_the_pairs(void **state)
+{
+    struct play p = job(6, "nccl,nccl-symmetric,ipc");
+    (void)state;
+    p.w.fault = refuses_in_pairs;
+    run(&p);
+    assert_false(names(&p, NT_BE_IPC));
+    for (size_t i = 0; i < p.r->nbackend_classes; i++) {
+        const struct nt_backend_class *c = &p.r->backend_classes[i];
+        assert_true(c->call.backend != NT_BE_IPC || strstr(c->why, "refused") != NULL);
+    }
+    play_done(&p);
 }
 
 /* One variant that crashes does not take the others with it … once. */
@@ -372,6 +412,7 @@ int main(void)
         cmocka_unit_test(test_only_nccl_changes_nothing),
         cmocka_unit_test(test_ties_are_no_wins),
         cmocka_unit_test(test_never_in_a_profile),
+        cmocka_unit_test(test_refused_in_the_pairs),
         cmocka_unit_test(test_a_variant_is_ruled_out_alone),
         cmocka_unit_test(test_the_tail_counts),
         cmocka_unit_test(test_same_bits),
