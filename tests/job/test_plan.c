@@ -141,6 +141,27 @@ static uint8_t wrong_on_delivery(const struct world_call *c)
     return looked && tree(c) && c->step->arm == NT_ARM_TABLE ? NT_ST_WRONG : NT_ST_OK;
 }
 
+static uint8_t wrong_sometimes(const struct world_call *c)
+{
+    bool looked = c->step->m.verify != NT_VERIFY_NO;
+    return looked && tree(c) && c->measure * 7919 % 10 < 3 ? NT_ST_WRONG : NT_ST_OK;
+}
+
+static uint8_t tree_is_wrong(const struct world_call *c)
+{
+    return c->step->m.verify != NT_VERIFY_NO && tree(c) ? NT_ST_WRONG : NT_ST_OK;
+}
+
+static double tree_ten_times_as_fast(const struct world_call *c)
+{
+    return tree(c) ? 0.1 : 1;
+}
+
+static uint8_t tree_hangs_in_replay(const struct world_call *c)
+{
+    return tree(c) && c->step->m.cs.mode == NT_GRAPH ? NT_ST_TIMEOUT : NT_ST_OK;
+}
+
 static uint8_t tree_hangs(const struct world_call *c)
 {
     return tree(c) ? NT_ST_TIMEOUT : NT_ST_OK;
@@ -333,6 +354,12 @@ static const struct machine {
     {.name = "wrong in graph mode", .check = no_tree, .fault = wrong_in_graph},
     {.name = "wrong in fp32", .check = no_tree, .fault = wrong_in_fp32},
     {.name = "wrong on the delivery path", .check = no_tree, .fault = wrong_on_delivery},
+    {.name = "wrong in 3 of 10", .check = no_tree, .fault = wrong_sometimes},
+    {.name = "fast and wrong",
+     .check = no_tree,
+     .fault = tree_is_wrong,
+     .factor = tree_ten_times_as_fast},
+    {.name = "hangs in replay", .check = no_tree, .fault = tree_hangs_in_replay},
     {.name = "a tuple that hangs", .check = no_tree, .fault = tree_hangs},
     {.name = "hangs on the delivery path", .check = no_tree, .fault = tree_hangs_on_delivery},
     {.name = "ranks that ran different things", .check = no_tree, .fault = ranks_disagree},
