@@ -15,6 +15,7 @@ struct nt_dev {
     unsigned *ticks;               /* device */
     float *matrices;               /* device: a, b, c; NULL until first busy */
     unsigned product_blocks;
+    int product_shared; /* bytes */
     pthread_t busy;
     bool busy_started;
     atomic_bool busy_stop;
@@ -433,8 +434,9 @@ int nt_dev_tick(struct nt_dev *d, struct CUstream_st *s, struct nt_err *err)
 }
 
 /* The products are short kernels that end by themselves, never one that runs until told, and they
- * fill half of the device: NCCL's blocks run beside them. Were it full, what is timed would be how
- * long a product goes on, the same for any setting. */
+ * fill half of the multiprocessors, each a whole one: NCCL's blocks, which are large, run on the
+ * others. Where products lay on all of them a call waited for the end of one or did not, by chance,
+ * 290 µs or 22. */
 static cudaError_t keep_busy(struct nt_dev *d, cudaStream_t s, cudaEvent_t done[BUSY_BATCHES])
 {
     const size_t n = (size_t)NT_PRODUCT_SIZE * NT_PRODUCT_SIZE;
@@ -444,7 +446,7 @@ static cudaError_t keep_busy(struct nt_dev *d, cudaStream_t s, cudaEvent_t done[
         e = cudaEventSynchronize(ev); /* the batch before the last; at first: done at once */
         for (int i = 0; e == cudaSuccess && i < BUSY_BATCH; i++) {
             e = (cudaError_t)nt_kernel_product(s, d->matrices, d->matrices + n, d->matrices + 2 * n,
-                                               d->product_blocks);
+                                               d->product_blocks, d->product_shared);
         }
         if (e == cudaSuccess) {
             e = cudaEventRecord(ev, s);
@@ -481,20 +483,18 @@ int nt_dev_busy_start(struct nt_dev *d, unsigned sharers, struct nt_err *err)
     void *p = NULL;
     int rc;
     if (d->matrices == NULL) {
-        int processors = 0, threads = 0;
+        int processors = 0;
         rc = check(
             cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, (int)d->device),
             "multiprocessors", err);
         if (rc == 0) {
-            rc = check(cudaDeviceGetAttribute(&threads, cudaDevAttrMaxThreadsPerMultiProcessor,
-                                              (int)d->device),
-                       "threads of a multiprocessor", err);
+            rc = check((cudaError_t)nt_kernel_product_load((int)d->device, &d->product_shared),
+                       "load the busy kernel", err);
         }
         if (rc != 0) {
             return rc;
         }
-        d->product_blocks =
-            (unsigned)(processors * threads / 2) / NT_PRODUCT_THREADS / (sharers > 0 ? sharers : 1);
+        d->product_blocks = (unsigned)processors / 2 / (sharers > 0 ? sharers : 1);
         d->product_blocks += d->product_blocks == 0;
         rc = zeroed(3 * sizeof(float) * NT_PRODUCT_SIZE * NT_PRODUCT_SIZE, &p, err);
         if (rc != 0) {

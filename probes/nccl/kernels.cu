@@ -53,7 +53,7 @@ static __global__ void tick(unsigned *counter)
     *counter += 1;
 }
 
-static const int tile = 16;
+static const int tile = 32;
 
 static __global__ void product(const float *a, const float *b, float *c)
 {
@@ -102,10 +102,22 @@ int nt_kernel_tick(struct CUstream_st *s, unsigned *counter)
     return cudaGetLastError();
 }
 
-int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c,
-                      unsigned blocks)
+int nt_kernel_product_load(int device, int *ret_shared_bytes)
 {
-    static_assert(tile * tile == NT_PRODUCT_THREADS, "threads of a block");
-    product<<<blocks, dim3(tile, tile), 0, s>>>(a, b, c);
+    const int own = 2 * tile * tile * (int)sizeof(float);
+    int most = 0;
+    cudaError_t e = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (e == cudaSuccess) {
+        *ret_shared_bytes = most - own;
+        e = cudaFuncSetAttribute(product, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 *ret_shared_bytes);
+    }
+    return e;
+}
+
+int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c,
+                      unsigned blocks, int shared_bytes)
+{
+    product<<<blocks, dim3(tile, tile), (size_t)shared_bytes, s>>>(a, b, c);
     return cudaGetLastError();
 }

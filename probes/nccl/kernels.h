@@ -10,7 +10,6 @@ extern "C" {
 #endif
 
 enum {
-    NT_PRODUCT_THREADS = 256,
     NT_PRODUCT_SIZE = 1024
 }; /* rows and columns of the busy matrices, fp32 */
 
@@ -28,9 +27,11 @@ int nt_kernel_shot(struct CUstream_st *s, const struct nt_shot *shot, unsigned b
  * may wait for those that run, and they for it. *ret_blocks: blocks that one multiprocessor holds.
  */
 int nt_kernel_shots_load(uint32_t world, unsigned *ret_blocks);
-/* c = a × b, all NT_PRODUCT_SIZE squared, by so many blocks of NT_PRODUCT_THREADS. */
+/* *ret_shared_bytes: with so much a block has a multiprocessor for itself. */
+int nt_kernel_product_load(int device, int *ret_shared_bytes);
+/* c = a × b, all NT_PRODUCT_SIZE squared, by so many blocks. */
 int nt_kernel_product(struct CUstream_st *s, const float *a, const float *b, float *c,
-                      unsigned blocks);
+                      unsigned blocks, int shared_bytes);
 
 #ifdef __cplusplus
 }

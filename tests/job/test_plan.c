@@ -235,6 +235,12 @@ static double wide_runs_the_same_small(const struct world_call *c)
     return wide(c) ? 0.6 : 1;
 }
 
+/* Beside compute a block may have waited for a product, whatever ran in it. */
+static double waits_now_and_then(const struct world_call *c)
+{
+    return (c->step->m.flags & NT_M_BUSY) != 0 && nt_mix(c->measure, 7) % 4 == 0 ? 12 : 1;
+}
+
 /* Good in the search; as delivered, one size pays for it. */
 static double wide_falls_on_delivery(const struct world_call *c)
 {
@@ -376,6 +382,9 @@ static const struct machine {
      .check = wide_goes_with_the_table,
      .factor = wide_runs_the_same_small,
      .setting = CHANNELS},
+    {.name = "calls that wait now and then beside compute",
+     .check = tree_is_published,
+     .factor = waits_now_and_then},
     {.name = "a process setting that falls on the delivery path",
      .check = rows_alone_are_published,
      .factor = wide_falls_on_delivery,

@@ -77,6 +77,7 @@ enum check {
     CHECK_OTHER,
     CHECK_COUNT
 };
+enum { MOST_BLOCKS = 8 }; /* of an arm at one point of a pair */
 struct check_point {
     struct nt_case cs; /* dtype and place are chosen per pair when rotates */
     enum check kind;
@@ -84,8 +85,9 @@ struct check_point {
     uint32_t flags;      /* NT_M_* */
     bool rotates;
     bool arms[NT_ARM_COUNT];           /* who runs it; baselines always */
-    double x[NT_ARM_COUNT][MAX_PAIRS]; /* mean log ns per pair; NAN: none */
+    double x[NT_ARM_COUNT][MAX_PAIRS]; /* log ns per pair, of all its blocks; NAN: none */
     uint8_t blocks[NT_ARM_COUNT][MAX_PAIRS];
+    double of_pair[NT_ARM_COUNT][MOST_BLOCKS]; /* log ns of the blocks of the pair at hand */
     double est_ns;
     struct nt_call call;  /* of the table there */
     struct nt_call asked; /* how the search asked for it: what a replay knows */
