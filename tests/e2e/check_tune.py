@@ -431,8 +431,26 @@ def part_backends(build, check):
         check.clean("backends", p)
         check.ends("same bits", p.tune(*words, "--same-bits"), 0)
         check.that({r["backend"] for r in profile(p)["backends"]["rows"]} == {"nccl-symmetric"}, "same bits:", profile(p)["backends"])
+        wrong_backends(p, check)
         check.ends("none such", p.tune(*p.world("--backends", "nccl,ipx")), 2, "did you mean 'ipc'")
         check.ends("same bits of what", p.tune(*p.world("--same-bits")), 2, "--backends")
+
+
+def wrong_backends(p, check):
+    """What is wrong above a size, in place, in 3 of 10 looks, or fast and wrong, on either rank: out, with the reason; the job goes on."""
+    for fault in ("ipc-wrong-above:0", "ipc-wrong-above:1", "ipc-wrong-in-place:1", "ipc-wrong-some:0", "ipc-wrong:1"):
+        check.ends(fault, p.tune(*p.world("--backends", "nccl,nccl-symmetric,ipc", sizes="1K,128K,1M", fault=fault)), 0)
+        found, job = profile(p)["backends"], p.sql("SELECT max(id) FROM job")[0][0]
+        check.that({r["backend"] for r in found["rows"]} == {"nccl-symmetric"}, f"{fault}: in the profile:", found["rows"])
+        check.that(any(n["setting"] == "ipc" and n["why"].startswith("wrong") for n in found["notes"]), f"{fault}: no reason:", found["notes"])
+        seen = p.sql("SELECT count(*) FROM trial AS t JOIN setting AS s ON s.id = t.setting_id WHERE t.job_id = ? AND t.status = 'wrong' "
+                     "AND s.backend = 'ipc'", job)[0][0]
+        check.that(seen > 0, f"{fault}: it never was wrong")
+        check.clean(fault, p)
+    check.ends("refused", p.tune(*p.world("--backends", "nccl,ipc", sizes="1K,128K,1M", fault="ipc-refuses")), 0)
+    check.ends("refused, in show", p.run("show", p.out), 0, "out       ipc one_shot/push: at 1M: it needs a larger stage")
+    rows = [r for r in profile(p)["backends"]["rows"] if r["min_bytes"] <= 1024]
+    check.that(rows and all(r["backend"] == "ipc" for r in rows), "a refusal at one size is one of all:", rows)
 
 
 PARTS = {"input": part_input, "machine": part_machine, "database": part_database, "faults": part_faults,

@@ -9,6 +9,9 @@
  *     wrong-above     tree/simple gives wrong data above 600 KiB
  *     wrong-in-place  … only in place
  *     wrong-some      … in 3 of 10 looks
+ *     ipc-wrong-above ipc-wrong-in-place ipc-wrong-some   the same of backend ipc
+ *     ipc-wrong       … always, ten times as fast
+ *     ipc-refuses     … declines one_shot/push above 600 KiB
  *     disagree        … and says that it ran one channel more
  *     no-gpu          says at init that it has none
  *     wide-falls      more channels are good in the search, where no tree is asked for; as
@@ -122,11 +125,25 @@ static bool tree(const struct world_call *c)
 static uint8_t wrong(const struct world_call *c)
 {
     const struct nt_case *cs = &c->step->m.cs;
-    bool now = (strcmp(fault, "wrong-above") == 0 && cs->bytes > (600U << 10)) ||
-               (strcmp(fault, "wrong-in-place") == 0 && cs->place == NT_IN_PLACE) ||
-               (strcmp(fault, "wrong-some") == 0 && nt_mix64(c->step->m.id) % 10 < 3);
-    return rank == fault_rank && tree(c) && c->step->m.verify != NT_VERIFY_NO && now ? NT_ST_WRONG
-                                                                                     : NT_ST_OK;
+    bool ipc = strncmp(fault, "ipc-", 4) == 0, above = cs->bytes > (600U << 10);
+    const char *kind = ipc ? fault + 4 : fault;
+    bool now = (strcmp(kind, "wrong-above") == 0 && above) || (ipc && strcmp(kind, "wrong") == 0) ||
+               (strcmp(kind, "wrong-in-place") == 0 && cs->place == NT_IN_PLACE) ||
+               (strcmp(kind, "wrong-some") == 0 && nt_mix64(c->step->m.id) % 10 < 3);
+
+    if (strcmp(fault, "ipc-refuses") == 0 && above && c->call.backend == NT_BE_IPC &&
+        c->call.algo == NT_ONE_SHOT && c->call.proto == NT_PUSH) {
+        return NT_ST_UNAVAILABLE;
+    }
+    if (rank != fault_rank || !now || c->step->m.verify == NT_VERIFY_NO) {
+        return NT_ST_OK;
+    }
+    return (ipc ? c->call.backend == NT_BE_IPC : tree(c)) ? NT_ST_WRONG : NT_ST_OK;
+}
+
+static double ipc_is_fast(const struct world_call *c)
+{
+    return c->call.backend == NT_BE_IPC ? 0.1 : 1;
 }
 
 /* ------------------------------------------------------------------ what the driver tells */
@@ -233,6 +250,10 @@ static void on_measure(const struct nt_measure *q)
     world_do(&machine, &step, &o);
     m.result = *o.result;
     m.result.elapsed_ns = o.elapsed_ns;
+    if (m.result.status == NT_ST_UNAVAILABLE && strcmp(fault, "ipc-refuses") == 0 &&
+        m.result.error[0] == '\0') {
+        (void)snprintf(m.result.error, sizeof(m.result.error), "it needs a larger stage");
+    }
     if (is("disagree") && m.result.executed.algo == NT_TREE &&
         m.result.executed.proto == NT_SIMPLE) {
         m.result.executed.channels++;
@@ -298,7 +319,9 @@ int main(void)
     }
     world_init(&machine, seed != NULL ? strtoull(seed, NULL, 10) : 1);
     machine.fault = wrong;
-    machine.factor = strcmp(fault, "wide-falls") == 0 ? wide_falls : NULL; /* all ranks */
+    machine.factor = strcmp(fault, "wide-falls") == 0  ? wide_falls /* all ranks */
+                     : strcmp(fault, "ipc-wrong") == 0 ? ipc_is_fast
+                                                       : NULL;
     hello.hello = (struct nt_hello){.v = NT_PROTOCOL_VERSION,
                                     .rank = rank,
                                     .world = world_size,

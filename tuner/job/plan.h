@@ -132,8 +132,9 @@ struct nt_backend_row {
     bool combos[NT_DTYPE_COUNT][NT_PLACE_COUNT]; /* in which it was right and is served */
     unsigned pairs;
 };
-struct nt_backend_note { /* not to be had, ruled out, or the same as another */
-    struct nt_call call; /* algo -1: the whole backend */
+struct nt_backend_note {           /* not to be had, ruled out, or the same as another */
+    struct nt_call call;           /* algo -1: the whole backend */
+    uint64_t min_bytes, max_bytes; /* sizes at which it was said; 0: of all */
     char why[160];
 };
 

@@ -67,23 +67,49 @@ void backends_free(struct nt_plan *p)
     b->checks = NULL;
 }
 
-void backends_note(struct nt_plan *p, const struct nt_call *call, const char *why)
+static struct nt_backend_note *note_of(struct nt_plan *p, const struct nt_call *call,
+                                       const char *why)
 {
     struct nt_plan_result *r = &p->result;
+    struct nt_backend_note *n;
     for (size_t i = 0; i < r->nbackend_notes; i++) {
-        const struct nt_backend_note *n = &r->backend_notes[i];
-        bool covers = n->call.algo < 0 || /* said of the whole backend */
-                      (n->call.algo == call->algo && n->call.proto == call->proto);
+        bool covers;
+        n = &r->backend_notes[i];
+        covers = n->call.algo < 0 || /* said of the whole backend */
+                 (n->call.algo == call->algo && n->call.proto == call->proto);
         if (n->call.backend == call->backend && covers &&
             strncmp(n->why, why, sizeof(n->why) - 1) == 0) {
-            return;
+            return n;
         }
     }
-    if (r->nbackend_notes < NT_MAX_BACKEND_NOTES) {
-        struct nt_backend_note *n = &r->backend_notes[r->nbackend_notes++];
-        n->call = *call;
-        (void)snprintf(n->why, sizeof(n->why), "%.*s", (int)sizeof(n->why) - 1, why);
+    if (r->nbackend_notes == NT_MAX_BACKEND_NOTES) {
+        return NULL;
     }
+    n = &r->backend_notes[r->nbackend_notes++];
+    *n = (struct nt_backend_note){.call = *call, .min_bytes = UINT64_MAX};
+    (void)snprintf(n->why, sizeof(n->why), "%.*s", (int)sizeof(n->why) - 1, why);
+    return n;
+}
+
+void backends_note(struct nt_plan *p, const struct nt_call *call, const char *why)
+{
+    struct nt_backend_note *n = note_of(p, call, why);
+    if (n != NULL) {
+        n->min_bytes = n->max_bytes = 0;
+    }
+}
+
+/* Said of one size of the ladder; of the first and the last of a collective: of all. */
+static void note_at(struct nt_plan *p, const struct nt_call *call, uint32_t point, const char *why)
+{
+    struct nt_backend_note *n = note_of(p, call, why);
+    uint64_t bytes = p->points[point].bytes;
+
+    if (n == NULL || n->min_bytes == 0) {
+        return;
+    }
+    n->min_bytes = bytes < n->min_bytes ? bytes : n->min_bytes;
+    n->max_bytes = bytes > n->max_bytes ? bytes : n->max_bytes;
 }
 
 static bool is_out(const struct nt_plan *p, const struct nt_call *c)
@@ -339,7 +365,7 @@ void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_
 
     c->variant++;
     if (r->status == NT_ST_UNAVAILABLE || r->status == NT_ST_NOT_RECORDED) {
-        backends_note(p, call, r->error[0] != '\0' ? r->error : nt_status_names[r->status]);
+        note_at(p, call, t->point, r->error[0] != '\0' ? r->error : nt_status_names[r->status]);
         return;
     }
     if (r->status != NT_ST_OK) {
@@ -353,10 +379,11 @@ void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_
             char text[64], why[160];
             (void)snprintf(why, sizeof(why), "a tie: runs the same as %s",
                            nt_call_text(&c->arms[same].call, text, sizeof(text)));
-            backends_note(p, call, why);
+            note_at(p, call, t->point, why);
         }
     } else if (bits_rule_out(p, &a)) {
-        backends_note(p, call, "its results have other bits than NCCL's, and --same-bits is set");
+        note_at(p, call, t->point,
+                "its results have other bits than NCCL's, and --same-bits is set");
     } else {
         c->arms[c->narms++] = a;
     }

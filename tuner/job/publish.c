@@ -1,4 +1,5 @@
 #include "tuner/job/publish.h"
+#include "tuner/base/text.h"
 #include "tuner/job/peers.h"
 
 #include <math.h>
@@ -338,6 +339,27 @@ static void add_peers(struct nt_profile *p, const json_t *doc)
     json_decref(words);
 }
 
+/* With its sizes where it is not said of all. */
+static void add_backend_note(struct nt_profile *p, const struct nt_spec *spec,
+                             const struct nt_backend_note *n)
+{
+    uint64_t first = spec->sizes[0], last = spec->sizes[spec->nsizes - 1];
+    char text[64], lo[24], hi[24];
+    const char *why = n->why;
+
+    if (n->min_bytes > 0 && (n->min_bytes > first || n->max_bytes < last)) {
+        (void)nt_format_bytes(n->min_bytes, lo, sizeof(lo));
+        (void)nt_format_bytes(n->max_bytes, hi, sizeof(hi));
+        why = n->min_bytes == n->max_bytes
+                  ? nt_profile_textf(p, "at %s: %s", lo, n->why)
+                  : nt_profile_textf(p, "from %s to %s: %s", lo, hi, n->why);
+    }
+    *(struct nt_noted *)NT_PROFILE_ADD(p, &p->backends.notes) =
+        (struct nt_noted){.setting = nt_profile_text(p, nt_call_text(&n->call, text, sizeof(text))),
+                          .why = nt_profile_text(p, why),
+                          .memory_bytes = NAN};
+}
+
 static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
                          const struct nt_facts *facts, const struct nt_plan_result *r)
 {
@@ -355,12 +377,7 @@ static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
         add_backend_class(p, spec, &r->backend_classes[i]);
     }
     for (size_t i = 0; i < r->nbackend_notes; i++) {
-        char text[64];
-        *(struct nt_noted *)NT_PROFILE_ADD(p, &p->backends.notes) =
-            (struct nt_noted){.setting = nt_profile_text(
-                                  p, nt_call_text(&r->backend_notes[i].call, text, sizeof(text))),
-                              .why = nt_profile_text(p, r->backend_notes[i].why),
-                              .memory_bytes = NAN};
+        add_backend_note(p, spec, &r->backend_notes[i]);
     }
 }
 
