@@ -101,6 +101,8 @@ FROM src.verdict AS v JOIN m_job AS j ON j.old = v.job_id JOIN m_cases AS k ON k
 JOIN m_setting AS x ON x.old = v.setting_id
 WHERE true ON CONFLICT (job_id, stage, product, case_id, setting_id) DO NOTHING;
 
+CREATE TEMP TABLE m_before (id INTEGER NOT NULL);
+INSERT INTO m_before SELECT coalesce(max(id), 0) FROM main.profile;
 INSERT INTO main.profile (job_id, hash, created_ms, json)
 SELECT j.new, p.hash, p.created_ms, p.json FROM src.profile AS p JOIN m_job AS j ON j.old = p.job_id
 WHERE true ORDER BY p.id ON CONFLICT (job_id, hash) DO NOTHING;
@@ -112,6 +114,15 @@ FROM src.profile_row AS r JOIN src.profile AS p ON p.id = r.profile_id
 JOIN m_job AS j ON j.old = p.job_id JOIN main.profile AS m ON m.job_id = j.new AND m.hash = p.hash
 JOIN m_cases AS k ON k.old = r.case_id JOIN m_setting AS x ON x.old = r.setting_id
 WHERE true ON CONFLICT (profile_id, product, case_id) DO NOTHING;
+-- What no longer holds there does not hold here: said of profiles that come now, and where it was said
+-- later there than here. A profile that is current here stays so. The queue stays behind with its owner.
+INSERT INTO main.profile_state (profile_id, state, why, at_ms)
+SELECT m.id, s.state, s.why, s.at_ms
+FROM src.profile_state AS s JOIN src.profile AS p ON p.id = s.profile_id
+JOIN m_job AS j ON j.old = p.job_id JOIN main.profile AS m ON m.job_id = j.new AND m.hash = p.hash
+WHERE m.id > (SELECT id FROM m_before) OR m.id IN (SELECT profile_id FROM main.profile_state)
+ON CONFLICT (profile_id) DO UPDATE SET state = excluded.state, why = excluded.why, at_ms = excluded.at_ms
+WHERE excluded.at_ms > at_ms;
 
 INSERT INTO main.event (job_id, at_ms, kind, text)
 SELECT j.new, e.at_ms, e.kind, e.text FROM src.event AS e LEFT JOIN m_job AS j ON j.old = e.job_id

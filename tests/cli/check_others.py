@@ -25,6 +25,9 @@ FILES = {
         for i in (1, 2)) + "</cpu></system>",
     "config.json": json.dumps({"hidden_size": 7168, "num_hidden_layers": 61, "vocab_size": 1000, "torch_dtype": "bfloat16"}),
 }
+RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "probes/recordings"
+TWO = [str(RECORDINGS / f"mps-sockets-r4-h200-20261129-{lease}.csv.gz") for lease in "ac"]
+APART = "SELECT count(*) || ' of ' || count(DISTINCT mode) FROM noise WHERE recordings = 'import 1, import 2' AND tuples > 0 AND "
 # arguments, exit code, what stdout says, what stderr says
 CASES = [
     (["import", "nccl-tests", "a.log", "b.log", "--db", "d.db"], 0, ["100.0 %", "winner"], "a.log: stored as import 1"),
@@ -62,6 +65,12 @@ CASES = [
     (["explain", "-w", "w.json"], 2, [], "--step"),
     (["workload", "from-config", "config.json", "-o", "none/w.json"], 2, [], "create none/w.json"),
     (["import", "table", "fast.csv", "-n"], 0, [">9999 %", "not credible"], ""),
+    (["import", "recording", *TWO, "-n"], 0, ["a.csv.gz: 1198 cells, 5694 rows"], ""),
+    (["import", "recording", *TWO, "--db", "r.db"], 0, ["c.csv.gz: 1222 cells"], "stored as import 2"),
+    (["import", "recording", TWO[0], "--db", "r.db"], 0, [], "known already as import 1"),
+    (["query", "--db", "r.db", APART + "between_recordings_pct BETWEEN 0.1 AND 50 AND best_apart_pct >= 0"], 0, ["112 of 2"], ""),
+    (["query", "--db", "r.db", "--view", "noise"], 0, ["between_recordings_pct"], ""),
+    (["import", "recording", "a.log", "-n"], 2, [], "a.log"),
     (["predict", "two.xml", "--nodes", "4294967295"], 2, [], "--nodes"),
 ]
 

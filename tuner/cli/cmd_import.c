@@ -8,6 +8,7 @@
 #include "tuner/base/hash.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/store_import.h"
+#include "tuner/cli/where.h"
 #include "tuner/import/table.h"
 
 enum { MAX_FILES = 256 };
@@ -184,9 +185,46 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
     return rc;
 }
 
+/* Names as for --rig recording:NAME, or paths. */
+static int import_recordings(const struct import_args *o, unsigned n, char **names,
+                             struct output *out, struct nt_err *err)
+{
+    int rc = 0;
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        struct nt_recording *rec = NULL;
+        struct nt_recording_import im = {0};
+        struct nt_buf bytes;
+        char path[PATH_MAX], hex[NT_HEX_LEN + 1];
+        nt_buf_init(&bytes, NT_RECORDING_MAX_BYTES);
+        rc = nt_where_recording(names[i], path, sizeof(path), err);
+        rc = rc == 0 ? nt_buf_read_file(&bytes, path, err) : rc;
+        rc = rc == 0 ? nt_recording_load(path, &rec, err) : rc;
+        if (rc == 0) {
+            nt_sha256_hex(nt_buf_str(&bytes), bytes.len, hex);
+            rc = nt_store_import_recording(out->store, rec, path, hex, &im, err);
+        }
+        if (rc == 0 && strcmp(o->format, "json") == 0) {
+            (void)json_array_append_new(out->files,
+                                        json_pack("{s:s,s:i,s:i}", "recording", path, "cells",
+                                                  (int)im.cells, "rows", (int)im.rows));
+        } else if (rc == 0) {
+            nt_buf_printf(&out->text, "%s: %zu cells, %zu rows\n", path, im.cells, im.rows);
+        }
+        if (rc == 0 && out->store != NULL) {
+            stored(path, im.id, im.known);
+        }
+        nt_recording_free(rec);
+        nt_buf_done(&bytes);
+    }
+    return rc;
+}
+
 static int run_import(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
-    static const char *const kinds[] = {"nccl-tests", "table", NULL};
+    static const char *const kinds[] = {"nccl-tests", "table", "recording", NULL};
+    static int (*const by_kind[])(const struct import_args *, unsigned, char **, struct output *,
+                                  struct nt_err *) = {import_runs, import_tables,
+                                                      import_recordings};
     const struct import_args *o = opts;
     struct output out = {.files = json_array(), .tables = json_array()};
     char path[PATH_MAX];
@@ -201,8 +239,7 @@ static int run_import(const void *opts, unsigned nargs, char **args, struct nt_e
         rc = rc == 0 ? nt_store_open(path, NT_STORE_WRITE, &out.store, err) : rc;
     }
     if (rc == 0) {
-        rc = kind == 0 ? import_runs(o, nargs - 1, args + 1, &out, err)
-                       : import_tables(o, nargs - 1, args + 1, &out, err);
+        rc = by_kind[kind](o, nargs - 1, args + 1, &out, err);
     }
     if (strcmp(o->format, "json") == 0 && (rc == 0 || rc == -NT_E_NO)) {
         json_t *all = json_pack("{s:O, s:O}", "files", out.files, "tables", out.tables);
@@ -219,8 +256,8 @@ static int run_import(const void *opts, unsigned nargs, char **args, struct nt_e
 
 const struct nt_command nt_cmd_import = {
     .name = "import",
-    .summary = "read other people's measurements",
-    .args = "nccl-tests|table FILE...",
+    .summary = "read other people's measurements, and recordings",
+    .args = "nccl-tests|table|recording FILE...",
     .min_args = 2,
     .max_args = MAX_FILES + 1,
     .opts = import_opts,
@@ -237,6 +274,10 @@ const struct nt_command nt_cmd_import = {
         "table reads CSV tables of backend by size, in long form (a column backend) or wide form "
         "(a "
         "column for each backend), times or bandwidths.\n\n"
+        "recording takes files of `nccltune record` (or names, as --rig recording:NAME does): what "
+        "each tuple took in each gang. Of two recordings of one rig `query --view noise` then "
+        "tells "
+        "how far they disagree.\n\n"
         "For each size the winner, the second, the margin and a verdict are shown: winner, tie "
         "(under 2 percent), no winner (repeats are known and too noisy), or gain not credible (it "
         "rests on an outlier).\n\n"

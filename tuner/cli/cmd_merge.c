@@ -54,5 +54,7 @@ const struct nt_command nt_cmd_merge = {
     .run = run_merge,
     .details =
         "Rows are found again by their content, so merging twice adds nothing. The other "
-        "databases are only read. A job that was resumed separately in two copies is left as "
+        "databases are only read. A profile that no longer holds there does not hold here; the "
+        "queue of a service is not taken over. A job that was resumed separately in two copies is "
+        "left as "
         "it is here, and named by exit code 1."};

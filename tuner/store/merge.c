@@ -9,7 +9,8 @@
 #define DROP_MAPS                                                                                  \
     "DROP TABLE temp.m_topology; DROP TABLE temp.m_host; DROP TABLE temp.m_stack;"                 \
     "DROP TABLE temp.m_setting; DROP TABLE temp.m_executed; DROP TABLE temp.m_cases;"              \
-    "DROP TABLE temp.m_conflict; DROP TABLE temp.m_job; DROP TABLE temp.m_import"
+    "DROP TABLE temp.m_conflict; DROP TABLE temp.m_job; DROP TABLE temp.m_import;"                 \
+    "DROP TABLE temp.m_before"
 
 static int numbers(struct nt_store *s, const char *sql, uint64_t *ret, int n, struct nt_err *err)
 {

@@ -24,7 +24,9 @@ const struct nt_store_view nt_store_views[] = {
      "what was found for each setting at each stage, and why"},
     {"rejected", "SELECT * FROM rejected",
      "settings that are in no profile, and why: verdicts and failed trials"},
-    {"noise", "SELECT * FROM noise", "the default against itself: between gangs and within one"},
+    {"noise", "SELECT * FROM noise",
+     "the default against itself: between gangs and within one; and how far two recordings of one "
+     "rig disagree"},
     {"drift", "SELECT * FROM drift",
      "later blocks against earlier ones of the same setting and case"},
     {"trials", "SELECT * FROM trials", "everything measured, in order"},
