@@ -345,6 +345,42 @@ static void test_a_variant_is_ruled_out_alone(void **state)
     play_done(&p);
 }
 
+/* The less time there is, the fewer are confirmed; what was left out is said, and never more is
+ * spent. */
+static void test_within_the_budget(void **state)
+{
+    bool some = false, said = false;
+    (void)state;
+    for (unsigned percent = 100; percent > 0; percent -= 10) {
+        static uint64_t whole;
+        struct play p = job(11, "nccl,nccl-symmetric,ipc");
+        bool out = false;
+        p.w.backend_beside_ns = 60000000;
+        p.spec.budget_ns = percent == 100 ? 0 : whole / 100 * percent;
+        play(&p);
+        if (p.rc != 0) { /* too short for any job: refused at its beginning */
+            assert_non_null(strstr(p.err.msg, "too short"));
+            play_done(&p);
+            break;
+        }
+        whole = percent == 100 ? p.w.clock_ns : whole;
+        for (size_t i = 0; i < p.r->nnot_checked; i++) {
+            out = out || strstr(p.r->not_checked[i].text, "were not confirmed: no time") != NULL;
+        }
+        if (percent < 100 && p.w.clock_ns > p.spec.budget_ns + p.spec.budget_ns / 10) {
+            fail_msg("%u %%: %.1f s of %.1f s", percent, (double)p.w.clock_ns / 1e9,
+                     (double)p.spec.budget_ns / 1e9);
+        }
+        assert_true(percent < 100 || (p.r->nbackend_classes > 4 && !out));
+        assert_true(percent < 60 || p.r->nbackend_rows > 0);
+        some = some || (out && p.r->nbackend_rows > 0);
+        said = said || out;
+        never_worse(&p);
+        play_done(&p);
+    }
+    assert_true(said && some); /* not all or nothing */
+}
+
 /* One call in ten takes six times as long: nothing that the median shows. */
 static void test_the_tail_counts(void **state)
 {
@@ -414,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_never_in_a_profile),
         cmocka_unit_test(test_refused_in_the_pairs),
         cmocka_unit_test(test_a_variant_is_ruled_out_alone),
+        cmocka_unit_test(test_within_the_budget),
         cmocka_unit_test(test_the_tail_counts),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_null),

@@ -24,7 +24,9 @@ struct world {
     double backend_tail_share; /* the same of the calls of backends other than NCCL */
     double tail_share;         /* of a table arm's iterations that take three times as long */
     bool no_fp8;               /* NCCL or the device has none */
-    uint64_t hang_at;          /* measure number that hangs, 0: none */
+    uint64_t
+        backend_beside_ns; /* what a block of theirs takes beside its calls: looks at its data */
+    uint64_t hang_at;      /* measure number that hangs, 0: none */
     /* What is different on this machine; NULL: nothing. */
     double (*factor)(const struct world_call *c);                         /* times the true time */
     uint8_t (*fault)(const struct world_call *c);                         /* enum nt_status */

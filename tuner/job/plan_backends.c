@@ -315,8 +315,8 @@ static bool race(struct nt_plan *p)
     }
     if (p->failed.code != NT_OK || !wants_gang(p) || b->gangs == NT_RACE_MAX_GANGS ||
         (b->gangs > 0 && p->spec.budget_ns > 0 &&
-         p->held_ns + confirm_cost_ns(p) >= p->spec.budget_ns)) {
-        return false;
+         (double)p->held_ns + backends_pairs_ns(p) / 2 >= (double)p->spec.budget_ns)) {
+        return false; /* half of what there is will not win */
     }
     b->gangs++;
     start_gang(p);
@@ -397,6 +397,9 @@ void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt
     double x = plan_log_median(r);
 
     if (!isnan(x)) {
+        double calls = exp(x) * t->step.m.inner * (t->step.m.samples + t->step.m.warmup);
+        p->backends.beside_ns[t->arm > 0] += fmax((double)o->elapsed_ns - calls, 0);
+        p->backends.nblocks[t->arm > 0]++;
         if (t->arm > 0) {
             learn_right(p, a, &t->step.m.cs, r);
             if (bits_rule_out(p, a)) {

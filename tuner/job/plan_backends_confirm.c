@@ -89,17 +89,109 @@ static void add_checks(struct nt_plan *p, uint32_t point, enum nt_mode m)
     add_check(p, CHECK_BUSY, point, m, at);
 }
 
+/* What the blocks of a check take in one pair; those of backends are looked at before and after. */
+static double check_ns(const struct nt_plan *p, const struct backend_check *c)
+{
+    const struct backends *b = &p->backends;
+    enum nt_mode m = (enum nt_mode)c->cs.mode;
+    double block = c->est_ns * plan_inner(m, c->est_ns) * (plan_samples(m, c->est_ns) + 1);
+    double beside[2];
+
+    for (int i = 0; i < 2; i++) {
+        beside[i] = b->nblocks[i] > 0 ? b->beside_ns[i] / b->nblocks[i] : 1e6;
+    }
+    return confirm_blocks(c->kind, m, c->est_ns) *
+           ((2 + c->table) * block + (1 + c->table) * beside[0] + beside[1]);
+}
+
 static double cost_ns(const struct nt_plan *p)
 {
     const struct backends *b = &p->backends;
     double pair = (double)p->start_ns * 2;
     for (size_t i = 0; i < b->nchecks; i++) {
-        const struct backend_check *c = &b->checks[i];
-        enum nt_mode m = (enum nt_mode)c->cs.mode;
-        double block = c->est_ns * plan_inner(m, c->est_ns) * (plan_samples(m, c->est_ns) + 1);
-        pair += (2 + c->table) * confirm_blocks(c->kind, m, c->est_ns) * (block + 1e6);
+        pair += check_ns(p, &b->checks[i]);
     }
     return pair * p->spec.pairs;
+}
+
+double backends_pairs_ns(const struct nt_plan *p)
+{
+    enum { CHECKS = 5 }; /* inside, edges, an odd size, beside compute */
+    double pair = (double)p->start_ns * 2;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes && p->backends.cells[i].narms > 1; k++) {
+            struct backend_check c = {.cs = plan_case(p, i, p->modes[k]),
+                                      .kind = CHECK_CLASS,
+                                      .est_ns = plan_default_ns(p, i, p->modes[k])};
+            pair += (p->spec.extra_guards ? CHECKS : 1) * check_ns(p, &c);
+        }
+    }
+    return pair * p->spec.pairs;
+}
+
+static bool is_of(const struct backend_check *c, const struct backend_check *of)
+{
+    return c->point == of->point && c->cs.mode == of->cs.mode;
+}
+
+/* By how much a class is expected to be faster, by the time that proving it takes. */
+static double worth_of(const struct nt_plan *p, const struct backend_check *class)
+{
+    const struct backends *b = &p->backends;
+    double ahead = nt_race_behind(b->cells[class->point].race[class->cs.mode], 0), ns = 1;
+    for (size_t i = 0; i < b->nchecks; i++) {
+        ns += is_of(&b->checks[i], class) ? check_ns(p, &b->checks[i]) : 0;
+    }
+    return fmax(ahead, 0) / ns;
+}
+
+/* Takes out the class that is worth least, with all its checks. */
+static void drop_least(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    struct backend_check least = {.point = NONE};
+    double worth = INFINITY;
+    size_t kept = 0;
+
+    for (size_t i = 0; i < b->nchecks; i++) {
+        if (b->checks[i].kind == CHECK_CLASS && worth_of(p, &b->checks[i]) < worth) {
+            worth = worth_of(p, &b->checks[i]);
+            least = b->checks[i];
+        }
+    }
+    for (size_t i = 0; i < b->nchecks; i++) {
+        if (!is_of(&b->checks[i], &least)) {
+            b->checks[kept++] = b->checks[i];
+        }
+    }
+    b->nchecks = kept;
+    if (least.point != NONE) {
+        b->cells[least.point].pick[least.cs.mode] = 0;
+    }
+}
+
+/* What there is no time for stays with NCCL, and that is said. */
+static void fit_budget(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    unsigned dropped = 0;
+
+    while (b->nchecks > 0 && p->spec.budget_ns > 0 &&
+           (double)p->held_ns + cost_ns(p) > (double)p->spec.budget_ns) {
+        drop_least(p);
+        dropped++;
+    }
+    b->with_table = false;
+    for (size_t i = 0; i < b->nchecks; i++) {
+        b->with_table = b->with_table || b->checks[i].table;
+    }
+    if (dropped > 0) {
+        plan_not_checked(p,
+                         "backends: %u sizes and modes with a faster one were not confirmed: no "
+                         "time within the budget",
+                         dropped);
+    }
 }
 
 bool backends_set_up_pairs(struct nt_plan *p)
@@ -118,11 +210,7 @@ bool backends_set_up_pairs(struct nt_plan *p)
             }
         }
     }
-    if (b->nchecks > 0 && p->spec.budget_ns > 0 &&
-        (double)p->held_ns + cost_ns(p) > (double)p->spec.budget_ns) {
-        plan_not_checked(p, "backends: no time for their confirm within the budget");
-        b->nchecks = 0;
-    }
+    fit_budget(p);
     return b->nchecks > 0;
 }
 

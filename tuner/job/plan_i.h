@@ -179,6 +179,8 @@ struct backends {
     bool out[NT_BACKEND_COUNT]; /* wrong once, or hung twice: out of the job */
     bool variant_out[NT_BACKEND_COUNT][NT_ALGO_ALL + 1][NT_PROTO_ALL + 1];
     uint32_t hangs[NT_BACKEND_COUNT];
+    double beside_ns[2]; /* what blocks took beside their calls: of NCCL left alone, of backends */
+    uint32_t nblocks[2];
     struct backend_check *checks;
     size_t nchecks;
     uint32_t pair, redo;
@@ -325,6 +327,8 @@ void backends_note(struct nt_plan *p, const struct nt_call *call, const char *wh
 /* Wrong data, a hang or an error: what is never asked for again, anywhere. */
 void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt_result *r);
 /* plan_backends_confirm.c */
+/* Time that pairs take in which every contender wins, by what blocks took so far. */
+double backends_pairs_ns(const struct nt_plan *p);
 bool backends_set_up_pairs(struct nt_plan *p); /* false: nothing to confirm */
 bool backends_next_pair(struct nt_plan *p);    /* false: judged */
 /* plan_confirm.c */
