@@ -58,6 +58,7 @@ def part_served():
             assert d.headers["Content-Type"].startswith(types[f.suffix]), (path, d.headers)
             policy = d.headers["Content-Security-Policy"]
             assert "script-src 'self'" in policy and "default-src 'none'" in policy and "frame-ancestors 'none'" in policy, policy
+            assert "unsafe" not in policy, policy
             assert d.ask("GET", path, headers={"If-None-Match": d.headers["ETag"]}, raw=True)[0] == 304
         assert len(files) > 10
         assert d.ask("GET", "/nothing.js")[0] == 404 and d.ask("POST", "/", {})[0] in (404, 405)

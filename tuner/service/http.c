@@ -98,11 +98,10 @@ static void common_headers(struct MHD_Response *r, const char *type, const char 
 
 static void page_headers(struct MHD_Response *r)
 {
-    header(
-        r, "Content-Security-Policy",
-        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' "
-        "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
-        "frame-ancestors 'none'");
+    header(r, "Content-Security-Policy",
+           "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' "
+           "data:; connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; "
+           "frame-ancestors 'none'");
     header(r, "Referrer-Policy", "no-referrer");
     header(r, "Cross-Origin-Opener-Policy", "same-origin");
 }
