@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -437,6 +439,41 @@ static void test_unreadable_paths_are_bad_input(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* A pipe that somebody writes to, late and slowly, is read to its end; one that nobody does is no
+ * reason to wait for ever. */
+static void test_pipes(void **state)
+{
+    char dir[] = "/tmp/nt-base-XXXXXX", path[64];
+    struct nt_buf b;
+    struct nt_err e = {0};
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/pipe", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    for (int writes = 1; writes >= 0; writes--) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            int fd;
+            (void)usleep(50000);
+            fd = writes ? open(path, O_WRONLY) : -1;
+            for (int i = 0; fd >= 0 && i < 3; i++) {
+                (void)usleep(20000);
+                (void)(write(fd, "abc", 3) == 3);
+            }
+            _exit(0);
+        }
+        assert_true(pid > 0);
+        nt_buf_init(&b, 100);
+        assert_int_equal(nt_buf_read_file(&b, path, &e), writes ? 0 : -NT_E_INVAL);
+        assert_string_equal(nt_buf_str(&b), writes ? "abcabcabc" : "");
+        nt_buf_done(&b);
+        assert_int_equal(waitpid(pid, NULL, 0), pid);
+    }
+    assert_non_null(strstr(e.msg, "nobody writes to"));
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,6 +492,7 @@ int main(void)
         cmocka_unit_test(test_foreign_text_is_made_plain),
         cmocka_unit_test(test_utf16_is_known),
         cmocka_unit_test(test_doubles),
+        cmocka_unit_test(test_pipes),
         cmocka_unit_test(test_unreadable_paths_are_bad_input),
         cmocka_unit_test(test_help),
         cmocka_unit_test(test_times_to_read),

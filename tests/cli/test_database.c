@@ -84,8 +84,8 @@ static void test_commands(void **state)
         {"query --db a.db 'SELECT 1 UNION SELECT 2' -n 1", 0, "cut after 1 rows"},
         {"query --db a.db 'DELETE FROM job'", 2, "may only read"},
         {"query --db a.db 'SELECT nonsense'", 2, "no such column: nonsense"},
-        {"query --db / 'SELECT 1'", 1, "is a folder"},
-        {"query --db e.db 'SELECT 1'", 1, "is empty"},
+        {"query --db / 'SELECT 1'", 2, "is a folder"},
+        {"query --db e.db 'SELECT 1'", 2, "is empty"},
         {"query --db a.db - < /dev/null", 2, "no SQL"},
         {"query --db a.db --timeout 30ms 'WITH t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t)"
          " SELECT max(n) FROM t'",

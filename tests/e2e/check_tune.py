@@ -72,6 +72,8 @@ def part_input(build, check):
             (["--env", "NCCL_ALGO=ring", *p.world()], 2, "--fix"),
             (["--probe", "/bin/no-such-probe", "--ranks", "2"], 2, "is no program"),
             (["--resume", "77", *replay], 2, "holds no job 77"),
+            (["--resume", "0", *replay], 2, "numbered from 1"),
+            (["--resume", "-1", *replay], 2, "numbered from 1"),
             (["--nccl", "/none/libnccl.so", *p.world()], 2, "cannot be read"),
             (["more", *replay], 2, "too many arguments"),
         ]
@@ -132,7 +134,7 @@ def part_database(build, check):
         db.close()
         paths["folder"].mkdir()
         for name, path in paths.items():
-            check.ends(name, p.tune(*words, "--db", path), 1, path.name)
+            check.ends(name, p.tune(*words, "--db", path), 2, path.name)
 
         lock = sqlite3.connect(p.db, isolation_level=None)
         lock.execute("BEGIN EXCLUSIVE")

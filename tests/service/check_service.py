@@ -732,11 +732,15 @@ def part_pull():
         assert sqlite3.connect(d.dir / "copy.db").execute("SELECT count(*) FROM profile").fetchone()[0] == 1
         assert run("backup", "--db", str(d.db), "copy.db")[0] == 2
         job = ["tune", "--rig", "model:topo.xml", "--effort", "quick", "-s", "64K", "-m", "eager", "-q", "--db", "i.db", "--if-changed"]
-        for n, says in enumerate(("never tuned before", "nothing done", "machine was", "nothing done")):
+        for n, says in enumerate(("never tuned like this before", "nothing done", "machine was", "nothing done")):
             if n == 2:
                 topology(d, "pcie4")
             code, out = run(*job)
             assert code == 0 and says in out, (n, code, out)
+        for more, says in ((["-s", "64K,1M"], "never tuned like this"), (["-s", "64K,1M"], "nothing done"), ([], "nothing done"),
+                           (["-m", "graph"], "never tuned like this"), (["--budget", "1h"], "nothing done")):
+            code, out = run(*job, *more)
+            assert code == 0 and says in out, (more, code, out)
         for n, spoil in enumerate((lambda p: p.unlink(), lambda p: p.write_text("{"))):
             spoil(d.dir / "nccltune-profile.json")
             for says in ("no profile can be read", "nothing done"):

@@ -1,5 +1,8 @@
 /* What the service keeps: its queue, snapshots, states of profiles, thinned samples, backups. */
 #include "tests/store/fixture.h"
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include "tuner/store/service.h"
 
 struct seen {
@@ -189,6 +192,42 @@ static void test_thin(void **state)
     nt_store_close(s);
 }
 
+static int entries_of(const char *folder)
+{
+    int n = 0;
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    while (readdir(d) != NULL) {
+        n++;
+    }
+    assert_int_equal(closedir(d), 0);
+    return n;
+}
+
+/* Stopped, or without room: no copy, whole or half, under any name. */
+static void backup_breaks_off(struct nt_store *s, const char *folder)
+{
+    struct nt_err e = {0};
+    char path[160];
+    volatile sig_atomic_t stop = 1;
+    struct rlimit was, little;
+    int n = entries_of(folder);
+
+    (void)snprintf(path, sizeof(path), "%s/c.db", folder);
+    for (int i = 0; i < 200; i++) {
+        OK(nt_store_add_event(s, 0, "k", "some words that make it longer", &e));
+    }
+    FAILS(nt_store_backup(s, path, &stop, &e), NT_E_INTERRUPTED, "there is no backup");
+    assert_int_equal(entries_of(folder), n);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    little = (struct rlimit){.rlim_cur = 8192, .rlim_max = was.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &little), 0);
+    FAILS(nt_store_backup(s, path, NULL, &e), NT_E_STORE, "backup to");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+    assert_int_equal(entries_of(folder), n);
+}
+
 static void test_backup(void **state)
 {
     const struct place *p = *state;
@@ -203,18 +242,19 @@ static void test_backup(void **state)
     (void)start_job(s, &setting);
     OK(nt_store_begin(s, &e)); /* somebody writes meanwhile */
     OK(nt_store_end(s, 0, &e));
-    OK(nt_store_backup(s, path, &e));
-    FAILS(nt_store_backup(s, path, &e), NT_E_INVAL, "overwrites nothing");
+    OK(nt_store_backup(s, path, NULL, &e));
+    FAILS(nt_store_backup(s, path, NULL, &e), NT_E_INVAL, "overwrites nothing");
     OK(nt_store_open(path, NT_STORE_READ, &copy, &e));
     assert_int_equal(count_of(path, "SELECT count(*) FROM job"), 1);
     nt_store_close(copy);
     for (size_t i = 0; i < NT_COUNT(names); i++) {
-        OK(nt_store_backup(s, names[i], &e));
+        OK(nt_store_backup(s, names[i], NULL, &e));
         if (access(names[i], F_OK) != 0 || unlink(names[i]) != 0) {
             fail_msg("no file '%s'", names[i]);
         }
     }
-    FAILS(nt_store_backup(s, "", &e), NT_E_INVAL, "empty");
+    FAILS(nt_store_backup(s, "", NULL, &e), NT_E_INVAL, "empty");
+    backup_breaks_off(s, p->folder);
     nt_store_close(s);
     assert_int_equal(chdir("/"), 0);
 }

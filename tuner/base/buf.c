@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,14 +109,57 @@ const char *nt_buf_str(const struct nt_buf *b)
     return b->data != NULL ? b->data : "";
 }
 
+enum { WRITER_MS = 2000 };
+
+/* Whether data comes, or the end. A pipe that nobody writes to would be waited for for ever:
+ * somebody has to come within WRITER_MS, and may then take as long as it wants. */
+static bool await_writer(int fd, struct nt_buf *b)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    char c;
+    ssize_t n;
+
+    if (poll(&p, 1, 0) > 0) {
+        return true;
+    }
+    n = read(fd, &c, 1); /* 0: nobody holds the other end; EAGAIN: somebody does */
+    if (n > 0) {
+        nt_buf_add(b, &c, 1);
+    }
+    return n != 0 || poll(&p, 1, WRITER_MS) > 0;
+}
+
+/* Opened without waiting for a writer of a pipe. */
+static int open_to_read(const char *path, struct nt_buf *b, struct nt_err *err)
+{
+    struct stat st;
+    int fd, flags;
+
+    if (strcmp(path, "-") == 0) {
+        fd = dup(STDIN_FILENO);
+        return fd >= 0 ? fd : nt_fail(err, NT_E_INVAL, errno, "open %s", path);
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        return nt_fail(err, NT_E_INVAL, errno, "open %s", path);
+    }
+    if (fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode) && !await_writer(fd, b)) {
+        (void)close(fd);
+        return nt_fail(err, NT_E_INVAL, 0, "%s is a pipe that nobody writes to", path);
+    }
+    flags = fcntl(fd, F_GETFL);
+    (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    return fd;
+}
+
 int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt_err *err)
 {
     char chunk[65536];
     int rc = 0;
-    int fd = strcmp(path, "-") == 0 ? dup(STDIN_FILENO) : open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_to_read(path, b, err);
 
     if (fd < 0) {
-        return nt_fail(err, NT_E_INVAL, errno, "open %s", path);
+        return fd;
     }
     for (;;) {
         ssize_t n = read(fd, chunk, sizeof(chunk));

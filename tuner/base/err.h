@@ -16,6 +16,7 @@
     X(INVAL, "bad input", 2)                                                                       \
     X(IO, "input/output error", 1)                                                                 \
     X(STORE, "database error", 1)                                                                  \
+    X(DAMAGED, "a database that is damaged, or not ours", 2)                                       \
     X(MISSING, "something is missing on this machine", 3)                                          \
     X(NO, "the answer is no", 1)                                                                   \
     X(NOISY, "too noisy to tune", 4)                                                               \

@@ -11,7 +11,68 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SIGHT_MAX_BYTES = 1 << 20 };
+enum { SIGHT_MAX_BYTES = 1 << 20, ASKED_MAX_BYTES = 16 << 20 };
+
+static bool among(const char *name, const char *const *list)
+{
+    while (*list != NULL && strcmp(*list, name) != 0) {
+        list++;
+    }
+    return *list != NULL;
+}
+
+static void put_value(const struct nt_opt *o, const void *values, struct nt_buf *b)
+{
+    const void *at = (const char *)values + o->offset;
+    const char *const *text = at;
+    const struct nt_strs *list = at;
+
+    nt_buf_printf(b, "%s\n", o->name);
+    switch (o->type) {
+    case NT_O_STR:
+        nt_buf_puts(b, *text != NULL ? *text : "");
+        break;
+    case NT_O_STRS:
+        for (size_t i = 0; i < list->n; i++) {
+            nt_buf_printf(b, "%s\t", list->v[i]);
+        }
+        break;
+    case NT_O_FLAG:
+        nt_buf_add(b, at, sizeof(bool));
+        break;
+    case NT_O_U32:
+        nt_buf_add(b, at, sizeof(uint32_t));
+        break;
+    default:
+        nt_buf_add(b, at, sizeof(uint64_t));
+    }
+    nt_buf_puts(b, "\n");
+}
+
+int nt_changed_asked(const struct nt_opt *opts, const void *values, const char *const *except,
+                     char hex[NT_HEX_LEN + 1], struct nt_err *err)
+{
+    struct nt_buf b;
+    int rc = 0;
+
+    nt_buf_init(&b, ASKED_MAX_BYTES);
+    for (const struct nt_opt *o = opts; rc == 0 && o->name != NULL; o++) {
+        const char *const *file = (const void *)((const char *)values + o->offset);
+        if (strcmp(o->name, "workload") == 0 && *file != NULL) {
+            rc = nt_buf_read_file(&b, *file, err);
+        } else if (!among(o->name, except)) {
+            put_value(o, values, &b);
+        }
+    }
+    if (rc == 0 && b.failed) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "--if-changed");
+    }
+    if (rc == 0) {
+        nt_sha256_hex(nt_buf_str(&b), b.len, hex);
+    }
+    nt_buf_done(&b);
+    return rc;
+}
 
 struct state {
     struct nt_config config;
@@ -37,7 +98,8 @@ static int open_state(const struct nt_changed *c, struct state *s, struct nt_err
     (void)snprintf(r->rig, sizeof(r->rig), "%s", model ? "model" : "nccl");
     (void)snprintf(r->nccl, sizeof(r->nccl), "%s", c->nccl != NULL ? c->nccl : "");
     (void)snprintf(s->config.topology, sizeof(s->config.topology), "%s", model ? c->rig + 6 : "");
-    (void)snprintf(s->name, sizeof(s->name), "tune %.32s %u", model ? "model" : c->rig, c->ranks);
+    (void)snprintf(s->name, sizeof(s->name), "tune %.32s %u %.16s", model ? "model" : c->rig,
+                   c->ranks, c->asked);
     nt_look(&s->config, (int)getpid(), &s->now);
     if (!s->now.seen) {
         return nt_fail(err, NT_E_MISSING, 0, "--if-changed: %s", s->now.why);
@@ -109,7 +171,7 @@ int nt_changed_look(const struct nt_changed *c, bool *ret_changed, char *words, 
         }
     } else if (rc == 0) {
         *ret_changed = true;
-        (void)snprintf(words, size, "never tuned before");
+        (void)snprintf(words, size, "never tuned like this before");
     }
     json_decref(o);
     nt_buf_done(&text);

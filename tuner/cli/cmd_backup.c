@@ -1,6 +1,7 @@
 #include "tuner/cli/commands.h"
 
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include "tuner/store/service.h"
 
@@ -14,6 +15,13 @@ static const struct nt_opt backup_opts[] = {
            "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
     {0}};
 
+static volatile sig_atomic_t stop;
+
+static void on_signal(int signum)
+{
+    stop = signum;
+}
+
 static int run_backup(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct backup_args *a = opts;
@@ -23,7 +31,10 @@ static int run_backup(const void *opts, unsigned nargs, char **args, struct nt_e
     (void)nargs;
 
     rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
-    rc = rc == 0 ? nt_store_backup(store, args[0], err) : rc;
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
+    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
+    rc = rc == 0 ? nt_store_backup(store, args[0], &stop, err) : rc;
     nt_store_close(store);
     return rc;
 }
@@ -38,5 +49,6 @@ const struct nt_command nt_cmd_backup = {
     .size = sizeof(struct backup_args),
     .run = run_backup,
     .details = "Writes FILE, which must not exist: the database as it is at this moment, without "
-               "the space that deleted rows left. Jobs and the service go on meanwhile. To "
+               "the space that deleted rows left. FILE is there when it is whole and on disk, "
+               "not before. Jobs and the service go on meanwhile. To "
                "restore, stop who uses the database and put the copy in its place."};

@@ -34,7 +34,10 @@ struct tune_args {
     const char *die_after;
 };
 
-static const struct tune_args defaults = {.rig = "auto",
+enum { NO_RESUME = INT32_MIN }; /* what nobody asks for: 0 is asked for by mistake */
+
+static const struct tune_args defaults = {.resume = NO_RESUME,
+                                          .rig = "auto",
                                           .collectives = NULL,
                                           .sizes = NULL,
                                           .modes = "eager,graph",
@@ -319,7 +322,6 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         {!model && a->nodes != 0, "--nodes: for models only"},
         {!recording && a->null, "--null: for recordings only"},
         {a->resume != 0 && a->workload != NULL, "--workload: a resumed job has its own"},
-        {a->resume < 0, "--resume: jobs are numbered from 1; nccltune jobs lists them"},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -658,27 +660,10 @@ static int run_job(struct tune *t, struct nt_err *err)
     return rc;
 }
 
-/* Told before the job, not after it: a profile that cannot be written where it was asked for. */
-static int check_out(const char *out, struct nt_err *err)
-{
-    char folder[PATH_MAX];
-    struct stat st;
-    char *slash;
-
-    if (out[0] == '\0' || (stat(out, &st) == 0 && S_ISDIR(st.st_mode))) {
-        return nt_fail(err, NT_E_INVAL, 0, "--out '%.200s' is no name for a file", out);
-    }
-    if (stat(out, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return 0; /* written to, not replaced */
-    }
-    (void)snprintf(folder, sizeof(folder), "./%s", out);
-    slash = strrchr(folder, '/');
-    slash[1] = '\0';
-    if (access(out[0] == '/' ? folder + 2 : folder, W_OK | X_OK) != 0) {
-        return nt_fail(err, NT_E_INVAL, errno, "--out %.200s: nothing can be written there", out);
-    }
-    return 0;
-}
+/* Options that say nothing of what is asked for: machine and place are looked at by themselves. */
+static const char *const not_asked[] = {
+    "rig",     "ranks", "nccl",   "db",   "out",    "seed",     "budget",    "resume", "if-changed",
+    "dry-run", "quiet", "format", "pace", "ticket", "progress", "die-after", NULL};
 
 /* What a resumed job needs besides its stored spec: the same probe. */
 static int resume_spec(struct tune *t, struct nt_err *err);
@@ -687,8 +672,8 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
 {
     struct tune *t = calloc(1, sizeof(*t));
     struct tune_args given = *(const struct tune_args *)opts_;
-    const struct nt_changed changed = {given.rig, given.nccl, given.db, given.ranks, given.out};
-    char words[512] = "";
+    char words[512] = "", asked[NT_HEX_LEN + 1] = "";
+    struct nt_changed changed = {given.rig, given.nccl, given.db, given.ranks, given.out, asked};
     bool done = false, differs = true;
     int rc;
     (void)nargs;
@@ -697,15 +682,24 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     if (t == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "tune");
     }
+    if (given.resume != NO_RESUME && given.resume < 1) {
+        free(t);
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "--resume: jobs are numbered from 1; nccltune jobs lists them");
+    }
+    given.resume = given.resume == NO_RESUME ? 0 : given.resume;
     t->a = &given;
     t->tty = isatty(STDERR_FILENO) != 0;
     (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
-    rc = rc == 0 && !t->a->dry_run ? check_out(t->a->out, err) : rc;
+    rc = rc == 0 && !t->a->dry_run ? nt_where_out(t->a->out, err) : rc;
     if (rc == 0 && given.ticket != NULL) {
         nt_ticket_follow_parent();
         rc = nt_ticket_find(given.ticket, given.db, &given.resume, &done, err);
+    }
+    if (rc == 0 && given.if_changed) {
+        rc = nt_changed_asked(opts, &given, not_asked, asked, err);
     }
     if (rc == 0 && given.if_changed) {
         rc = nt_changed_look(&changed, &differs, words, sizeof(words), err);

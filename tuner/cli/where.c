@@ -2,10 +2,12 @@
 #include "tuner/base/text.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Folder of the running program, without the slash; "." when it cannot be told. */
@@ -123,4 +125,25 @@ int nt_where_recording(const char *name, char *out, size_t size, struct nt_err *
     }
     (void)first_of(folders, "", dir, sizeof(dir));
     return fail_recording(name, dir, err);
+}
+
+int nt_where_out(const char *out, struct nt_err *err)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    char *slash;
+
+    if (out[0] == '\0' || (stat(out, &st) == 0 && S_ISDIR(st.st_mode))) {
+        return nt_fail(err, NT_E_INVAL, 0, "--out '%.200s' is no name for a file", out);
+    }
+    if (stat(out, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return 0; /* written to, not replaced */
+    }
+    (void)snprintf(folder, sizeof(folder), "./%s", out);
+    slash = strrchr(folder, '/');
+    slash[1] = '\0';
+    if (access(out[0] == '/' ? folder + 2 : folder, W_OK | X_OK) != 0) {
+        return nt_fail(err, NT_E_INVAL, errno, "--out %.200s: nothing can be written there", out);
+    }
+    return 0;
 }

@@ -7,4 +7,6 @@
  * path. NT_E_MISSING (probe, plugin) or NT_E_INVAL (recording, names the nearest) with words. */
 NT_MUST_CHECK int nt_where_probe(const char *kind, char *out, size_t size, struct nt_err *err);
 NT_MUST_CHECK int nt_where_plugin(const char *kind, char *out, size_t size, struct nt_err *err);
+/* Whether a profile can be written there, told before the job, not after it. */
+NT_MUST_CHECK int nt_where_out(const char *out, struct nt_err *err);
 NT_MUST_CHECK int nt_where_recording(const char *name, char *out, size_t size, struct nt_err *err);

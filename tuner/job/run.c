@@ -667,6 +667,7 @@ static enum nt_job_state end_state(int rc)
         return NT_JOB_DONE;
     case NT_E_INTERRUPTED:
     case NT_E_STORE:
+    case NT_E_DAMAGED:
     case NT_E_IO:
     case NT_E_NOMEM:
     case NT_E_MISSING:

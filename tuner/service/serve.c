@@ -42,7 +42,7 @@ int nt_service_wrote(struct nt_service *s, int rc, const struct nt_err *err)
 {
     if (rc == 0) {
         s->trouble.code = NT_OK;
-    } else if (rc == -NT_E_STORE || rc == -NT_E_IO) {
+    } else if (rc == -NT_E_STORE || rc == -NT_E_DAMAGED || rc == -NT_E_IO) {
         if (s->trouble.code == NT_OK) {
             nt_log(NT_ERROR, "%s", err->msg);
         }

@@ -45,6 +45,40 @@ static int attach(struct nt_store *s, const char *path, struct nt_err *err)
     return rc;
 }
 
+/* Rows that others refer to, and what each step of a job was: a merge by joins would leave out what
+ * lacks them, and say nothing. */
+static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
+{
+    static const char *const questions[] = {
+        "SELECT \"table\" || ' → ' || parent FROM pragma_foreign_key_check(NULL, 'src') LIMIT 1",
+        "SELECT 'step ' || seq || ' of job ' || job_id FROM src.step AS s WHERE NOT"
+        " (kind = 1 AND EXISTS (SELECT 1 FROM src.gang AS x"
+        "                       WHERE x.job_id = s.job_id AND x.seq = s.seq)"
+        "  OR kind = 2 AND EXISTS (SELECT 1 FROM src.cells AS x"
+        "                          WHERE x.job_id = s.job_id AND x.seq = s.seq)"
+        "  OR kind = 3 AND EXISTS (SELECT 1 FROM src.trial AS x"
+        "                          WHERE x.job_id = s.job_id AND x.seq = s.seq)) LIMIT 1"};
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < NT_COUNT(questions); i++) {
+        sqlite3_stmt *st = NULL;
+        int step = SQLITE_ERROR;
+        if (sqlite3_prepare_v2(s->db, questions[i], -1, &st, NULL) == SQLITE_OK) {
+            step = sqlite3_step(st);
+        }
+        if (step == SQLITE_ROW) {
+            rc = nt_fail(err, NT_E_DAMAGED, 0,
+                         "database %s is damaged: rows that others need are missing (%s); nothing "
+                         "was merged",
+                         path, nt_db_text(st, 0));
+        } else if (step != SQLITE_DONE) {
+            rc = nt_db_fail(s, err, path);
+        }
+        (void)sqlite3_finalize(st);
+    }
+    return rc;
+}
+
 static int merge(struct nt_store *s, struct nt_store_merged *ret, struct nt_err *err)
 {
     uint64_t before[4] = {0}, after[4] = {0}, conflicts = 0;
@@ -89,7 +123,8 @@ int nt_store_merge(struct nt_store *s, const char *src_path, struct nt_store_mer
     if (rc != 0) {
         return rc;
     }
-    rc = nt_store_begin(s, err);
+    rc = check_whole(s, src_path, err);
+    rc = rc == 0 ? nt_store_begin(s, err) : rc;
     if (rc == 0) {
         rc = nt_store_end(s, merge(s, &merged, err), err);
     }

@@ -124,7 +124,7 @@ static int look(const char *path, enum nt_store_mode mode, struct nt_err *err)
                    : nt_fail(err, NT_E_STORE, errno, "database %s", path);
     }
     if (!S_ISREG(st.st_mode)) {
-        return nt_fail(err, NT_E_STORE, 0, "database %s is a %s, not a file", path,
+        return nt_fail(err, NT_E_INVAL, 0, "database %s is a %s, not a file", path,
                        S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
     }
     if (mode == NT_STORE_WRITE && access(path, W_OK) != 0) {
@@ -134,7 +134,7 @@ static int look(const char *path, enum nt_store_mode mode, struct nt_err *err)
                        path);
     }
     if (st.st_size == 0 && mode == NT_STORE_READ) {
-        return nt_fail(err, NT_E_STORE, 0,
+        return nt_fail(err, NT_E_INVAL, 0,
                        "database %s is empty: nothing was ever written to it; name another with "
                        "--db or NCCLTUNE_DB",
                        path);
@@ -238,13 +238,13 @@ static int identify(struct nt_store *s, int64_t app, int current, int64_t *ret_v
         return 0;
     }
     if (app != NT_APPLICATION_ID) {
-        return nt_fail(err, NT_E_STORE, 0,
+        return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s belongs to another program (application id 0x%llx); name "
                        "another with --db or NCCLTUNE_DB",
                        s->path, (unsigned long long)app);
     }
     if (version > current) {
-        return nt_fail(err, NT_E_STORE, 0,
+        return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s has schema version %lld, written by a newer nccltune; this "
                        "one knows up to %d: upgrade it, or name another with --db",
                        s->path, (long long)version, current);
@@ -256,7 +256,7 @@ static int identify(struct nt_store *s, int64_t app, int current, int64_t *ret_v
                        s->path, (long long)version, current, s->path);
     }
     if (strange > 0) {
-        return nt_fail(err, NT_E_STORE, 0,
+        return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s holds %lld triggers, virtual tables or views in place of "
                        "tables, which nccltune never makes: refused",
                        s->path, (long long)strange);

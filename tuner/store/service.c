@@ -3,6 +3,9 @@
 #include "tuner/store/db.h"
 #include "tuner/store/owner.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -446,32 +449,96 @@ int nt_store_version(struct nt_store *s, int64_t *ret, struct nt_err *err)
     return rc;
 }
 
-int nt_store_backup(struct nt_store *s, const char *path, struct nt_err *err)
+enum { STOP_EACH = 1000 }; /* steps of SQLite's machine: less than a millisecond */
+
+static int is_stopped(void *data)
+{
+    return *(const volatile sig_atomic_t *)data != 0;
+}
+
+/* The copy under another name, on disk. */
+static int copy_to(struct nt_store *s, const char *path, const volatile sig_atomic_t *stop,
+                   struct nt_err *err)
 {
     char *uri = nt_db_uri(path, "mode=rwc"); /* bare, "", ":memory:" or "file:x" are no files */
     const struct nt_value v[] = {nt_v_text(uri)};
     sqlite3_stmt *st = NULL;
-    int rc;
+    int fd, rc;
 
     if (uri == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "backup to %s", path);
     }
-    if (path[0] == '\0') {
-        sqlite3_free(uri);
-        return nt_fail(err, NT_E_INVAL, 0, "the path of the backup is empty");
-    }
-    if (access(path, F_OK) == 0) {
-        sqlite3_free(uri);
-        return nt_fail(err, NT_E_INVAL, 0, "%s is there already; a backup overwrites nothing",
-                       path);
+    if (stop != NULL) {
+        sqlite3_progress_handler(s->db, STOP_EACH, is_stopped, (void *)(uintptr_t)stop);
     }
     rc = ask(s, "VACUUM INTO ?1", v, NT_COUNT(v), &st, err);
     if (rc == 0 && sqlite3_step(st) != SQLITE_DONE) {
-        rc = nt_wrap(err, nt_db_fail(s, err, "backup"), "backup to %s", path);
-        (void)unlink(path);
+        rc = nt_db_fail(s, err, "backup");
+    }
+    if (stop != NULL && *stop != 0) {
+        rc = nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; there is no backup");
     }
     (void)sqlite3_finalize(st);
+    sqlite3_progress_handler(s->db, 0, NULL, NULL);
     sqlite3_free(uri);
+    if (rc == 0) {
+        fd = open(path, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 || fsync(fd) != 0) {
+            rc = nt_fail(err, NT_E_IO, errno, "write %s", path);
+        }
+        if (fd >= 0) {
+            (void)close(fd);
+        }
+    }
+    return rc;
+}
+
+/* The name itself, so that a power cut does not take it. */
+static void keep_name(const char *path)
+{
+    char folder[PATH_MAX];
+    char *slash;
+    int fd;
+
+    (void)snprintf(folder, sizeof(folder), "./%s", path);
+    slash = strrchr(folder, '/');
+    slash[1] = '\0';
+    fd = open(path[0] == '/' ? folder + 2 : folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fsync(fd);
+        (void)close(fd);
+    }
+}
+
+int nt_store_backup(struct nt_store *s, const char *path, const volatile sig_atomic_t *stop,
+                    struct nt_err *err)
+{
+    static const char there[] = "%s is there already; a backup overwrites nothing";
+    char beside[PATH_MAX];
+    int rc;
+
+    if (path[0] == '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "the path of the backup is empty");
+    }
+    if (snprintf(beside, sizeof(beside), "%s.tmp.%ld", path, (long)getpid()) >=
+        (int)sizeof(beside)) {
+        return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "backup to %.200s", path);
+    }
+    if (access(path, F_OK) == 0) {
+        return nt_fail(err, NT_E_INVAL, 0, there, path);
+    }
+    rc = nt_wrap(err, copy_to(s, beside, stop, err), "backup to %s", path);
+    /* Not over what came there meanwhile. */
+    if (rc == 0 && renameat2(AT_FDCWD, beside, AT_FDCWD, path, RENAME_NOREPLACE) != 0 &&
+        (errno != EINVAL || access(path, F_OK) == 0 || rename(beside, path) != 0)) {
+        rc = access(path, F_OK) == 0 ? nt_fail(err, NT_E_INVAL, 0, there, path)
+                                     : nt_fail(err, NT_E_IO, errno, "backup to %s", path);
+    }
+    if (rc == 0) {
+        keep_name(path);
+    } else {
+        (void)unlink(beside);
+    }
     return rc;
 }
 

@@ -3,6 +3,7 @@
  * no longer hold. As store.h: units, ownership, errors, one committed transaction a call.
  */
 #pragma once
+#include <signal.h>
 #include "tuner/store/store.h"
 
 enum nt_queue_kind { NT_QUEUE_TUNE, NT_QUEUE_CHECK, NT_QUEUE_KIND_COUNT };
@@ -124,8 +125,10 @@ const char *nt_store_list_sql(enum nt_store_list which);
 
 /* Changes whenever profiles or their states did, whoever wrote them. */
 NT_MUST_CHECK int nt_store_version(struct nt_store *s, int64_t *ret, struct nt_err *err);
-/* A consistent copy while others write. `path` must not exist. */
-NT_MUST_CHECK int nt_store_backup(struct nt_store *s, const char *path, struct nt_err *err);
+/* A consistent copy while others write, there as a whole or not at all. `path` must not exist.
+ * *stop (may be NULL) becomes not 0, from a signal too: NT_E_INTERRUPTED, and nothing is left. */
+NT_MUST_CHECK int nt_store_backup(struct nt_store *s, const char *path,
+                                  const volatile sig_atomic_t *stop, struct nt_err *err);
 /* Raw samples of jobs that ended before `before_ms` are dropped, their summaries and all evidence
  * kept; at most `limit` trials in one call. *ret_n: how many lost their samples. */
 NT_MUST_CHECK int nt_store_thin(struct nt_store *s, uint64_t before_ms, unsigned limit,
