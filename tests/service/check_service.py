@@ -190,6 +190,15 @@ def part_access():
         again = subprocess.run([NCCLTUNE, "serve", "--listen", f"unix:{d.sock}", "--db", "b.db"], cwd=d.dir, env=d.environment(),
                                capture_output=True, text=True, timeout=20)
         assert again.returncode == 1 and "another service listens" in again.stderr, again.stderr
+    for text, says in (("[rig a]\nrig = recording:mps-sokets-r4-h200-20261129-a\n", "bad.conf:2: rig: unknown recording 'mps-sokets"),
+                       ("[rig a]\nrig = nccll\n", "bad.conf:2: rig: unknown rig 'nccll'; did you mean 'nccl'"),
+                       ("[queue]\nwindow = 22-6\n", "bad.conf:2: window: '22-6' is no time window"),
+                       ("[watch]\nrig = nod\n[rig node]\n", "bad.conf:2: [watch]: unknown rig 'nod'; did you mean 'node'")):
+        with Daemon(NCCLTUNE) as d:
+            (d.dir / "bad.conf").write_text(text)
+            r = subprocess.run([NCCLTUNE, "serve", "--db", "a.db", "--config", "bad.conf", "--listen", "unix:s"], cwd=d.dir, env=d.environment(),
+                               capture_output=True, text=True, timeout=20)
+            assert r.returncode == 2 and says in r.stderr and not d.db.exists(), (text, r.returncode, r.stderr)
     for words, says in ((["--listen", "127.0.0.1:0"], "TCP is only for who has a token"),
                         (["--listen", "0.0.0.0:0", "--tokens", "tokens"], "reachable from other machines"),
                         (["--listen", "nowhere"], "no place to listen"), (["--config", "/none"], "/none"),
@@ -228,6 +237,11 @@ def part_attacks():
         assert raw(d, head * 20).count(b"HTTP/1.1 200") == 20  # pipelined
         assert b" 200 " not in raw(d, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 40000 + b"\r\n\r\n")
         assert b"200 OK" not in raw(d, b"GET /" + b"a" * 40000 + b" HTTP/1.1\r\n\r\n")
+        for early, status in ((b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20000 + b"\r\n\r\n", 431),
+                              (b"GET /healthz HTTP/1.1\r\n\r\n", 400), (b"BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 405),
+                              (b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n", 404)):
+            got_head, _, body = raw(d, early, 0.5).partition(b"\r\n\r\n")
+            assert f" {status} ".encode() in got_head and b"application/json" in got_head and json.loads(body)["error"]["message"], got_head
         for junk in (b"\0" * 1000, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00", os.urandom(4000),
                      b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
                      b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n",
@@ -425,6 +439,25 @@ def part_transitions():
         assert d.stop() == 0
 
 
+def moved(d):
+    """The database is moved away, removed or replaced under the service: said, nothing begun anew, and over when it is back."""
+    away = d.dir / "away.db"
+    for other in (None, b"", away):
+        os.rename(d.db, away)
+        if other is not None:
+            d.db.write_bytes(other if isinstance(other, bytes) else other.read_bytes())
+        assert d.ask("GET", "/healthz") == (503, {"status": "failing", "version": d.ask("GET", "/healthz")[1]["version"],
+                                                  "why": "the database was moved or removed"})
+        status, answer = d.ask("POST", "/v1/jobs", {"rig": "replay", "seed": 5})
+        assert status == 503 and "was moved, removed or replaced" in answer["error"]["message"], answer
+        assert d.ask("POST", "/v1/query", {"sql": "SELECT 1"})[0] == 503  # not an answer from another file
+        assert other is not None or not d.db.exists()
+        os.rename(away, d.db)
+        assert d.get("/healthz")["status"] == "ok"
+    job = d.post("/v1/jobs", {"rig": "replay", "seed": 5}, 201)["id"]
+    assert d.wait(job)["state"] == "done"
+
+
 def part_faults():
     """A database that cannot be written, or a disk that is full: the right errors, and it goes on."""
     with make() as d:
@@ -455,6 +488,7 @@ def part_faults():
         assert d.get("/healthz")["status"] == "ok"
         job = d.post("/v1/jobs", {"rig": "replay", "seed": 9}, 201)["id"]
         assert d.wait(job)["state"] == "done"
+        moved(d)
         second = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf", "--listen", f"unix:{d.dir}/other"], env=d.environment(),
                                 capture_output=True, text=True, timeout=20)
         assert second.returncode == 3 and "another service works on" in second.stderr, (second.returncode, second.stderr)
@@ -467,7 +501,7 @@ def part_faults():
             os.chmod(d.db, 0o644)
         d.db.write_bytes(b"no database at all" * 100)
         r = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf"], env=d.environment(), capture_output=True, text=True, timeout=20)
-        assert r.returncode == 1 and ("not an nccltune database" in r.stderr or "is damaged" in r.stderr), r.stderr
+        assert r.returncode == 2 and ("not an nccltune database" in r.stderr or "is damaged" in r.stderr), r.stderr
 
 
 BOX = ("[watch]\ntopology = @/topo.xml\ninterval = {interval}\nsettle = {settle}\non_change = {change}\non_stale = {stale}\nrig = box\n"
@@ -615,7 +649,7 @@ def part_load():
 
 
 def part_check():
-    with make(RIG + "check = 1s\n").start() as d:
+    with make(RIG + "check = 1s\n" + RIG.replace("replay", "other")).start() as d:
         job = d.post("/v1/jobs", {"rig": "replay"}, 201)["id"]
         assert d.wait(job)["state"] == "done"
         check = d.until(lambda: [j for j in d.get("/v1/jobs")["jobs"] if j["kind"] == "check"], timeout=20)[0]
@@ -623,8 +657,32 @@ def part_check():
         assert d.wait(check["id"])["state"] == "done"
         assert d.get("/v1/profiles/1/checks")["checks"] == []  # an empty profile: nothing to check
         assert any(e["kind"] == "check" for e in d.get("/v1/log")["events"])
+        for body, want, says in (({"rig": "replay", "kind": "check", "profile": 77}, 400, "profile: there is none"),
+                                 ({"rig": "other", "kind": "check"}, 409, "no current profile")):
+            status, answer = d.ask("POST", "/v1/jobs", body)
+            assert status == want and says in answer["error"]["message"], (body, status, answer)
         asked = d.post("/v1/jobs", {"rig": "replay", "kind": "check", "profile": 1}, 201)
         assert d.wait(asked["id"])["state"] == "done"
+        assert d.stop() == 0
+
+
+def part_site():
+    """A profile made under other site constraints takes nobody's place; under the same, it does."""
+    with make().start() as d:
+        def tune(seed, **env):
+            r = subprocess.run([NCCLTUNE, "tune", "--rig", "recording:r.csv.gz", "--effort", "quick", "-q", "--db", str(d.db), "--seed", seed],
+                               cwd=d.dir, env=dict(d.environment(), **env), capture_output=True, text=True, timeout=60)
+            assert r.returncode == 0, r.stderr
+
+        def states():
+            return {p["id"]: (p["state"], p.get("site", "")) for p in d.get("/v1/profiles")["profiles"]}
+        d.wait(d.post("/v1/jobs", {"rig": "replay"}, 201)["id"])
+        tune("2", NCCL_NVLS_ENABLE="0")
+        d.until(lambda: any(e["data"].get("profile") == 2 for e in d.get("/v1/log")["events"] if e["kind"] == "profile"))
+        assert states() == {1: ("current", ""), 2: ("current", "NCCL_NVLS_ENABLE=0")}, states()
+        tune("3")
+        d.until(lambda: states().get(1, "")[0] == "retired")
+        assert states() == {1: ("retired", ""), 2: ("current", "NCCL_NVLS_ENABLE=0"), 3: ("current", "")}, states()
         assert d.stop() == 0
 
 

@@ -66,7 +66,19 @@ static void test_config(void **state)
         {"[server]\nsocket_mode = 0999\n", "no mode"},
         {"[watch]\non_change = maybe\n", "on_change"},
         {"[watch]\ninterval = soon\n", "interval"},
-        {"[watch]\nrig = b\n", "there is no [rig b]"},
+        {"[watch]\nrig = b\n", "c:2: [watch]: rig = b: there is no [rig b]"},
+        {"[watch]\nrig = bok\n[rig box]\n", "c:2: [watch]: unknown rig 'bok'; did you mean 'box'"},
+        {"[rig a]\nrig = mps-sokets\n", "c:2: rig: unknown rig 'mps-sokets'; did you mean"},
+        {"[rig a]\n\nrig = model:/none.xml\n", "c:3: rig: model:/none.xml: No such file"},
+        {"[rig a]\nrig = recording:\n", "unknown rig"},
+        {"[rig a]\nsizes = 4Q\n", "c:2: sizes: "},
+        {"[rig a]\nmodes = eager,grap\n", "c:2: modes: unknown mode 'grap'; did you mean 'graph'"},
+        {"[rig a]\ncollectives = all_reduce\nmodes = graph\nsizes = 1K:4K,3M\n", ""},
+        {"[rig a]\nfix = NCCL_ALGOO=ring\n", "did you mean NCCL_ALGO?"},
+        {"[rig a]\nfix = NCCL_ALGO\n", "no NAME=VALUE"},
+        {"[rig a]\nfix = NCCL_NVLS_ENABLE=0 NVSHMEM_DISABLE_NVLS=1\nenv = A=b\n", ""},
+        {"[rig a]\nenv = NCCL_ALGO=ring\n", "use fix"},
+        {"[queue]\nwindow = 22:00-06:00,25:00-1:00\n", "c:2: window: '25:00-1:00' is no time"},
         {"[rig a]\n[rig a]\n", "named twice"},
         {"[rig ../a]\n", "letters, digits"},
         {"[rig a]\ngpus = 64\n", "gpus"},
@@ -120,8 +132,12 @@ static void test_access(void **state)
                  {"Basic 0123456789abcdef", "", NT_ROLE_NONE},
                  {"0123456789abcdef", "", NT_ROLE_NONE},
                  {NULL, "", NT_ROLE_NONE}};
-    static const char *const bad[] = {"read short\n", "root 0123456789abcdef\n", "read\n",
-                                      "none 0123456789abcdef\n"};
+    static const char *const bad[] = {"read short\n",
+                                      "root 0123456789abcdef\n",
+                                      "read\n",
+                                      "none 0123456789abcdef\n",
+                                      "read 0123456789abcdef a\nadmin 0123456789abcdef a\n",
+                                      "read 0123456789abcdef a\nread 0123456789abcdef a\n"};
     struct nt_access a = {.others = NT_ROLE_READ};
     char path[] = "/tmp/nt-tokens-XXXXXX";
     struct nt_err e = {0};
@@ -136,7 +152,9 @@ static void test_access(void **state)
         }
     }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        const char *name;
         assert_int_equal(nt_access_parse(&a, bad[i], &e), -NT_E_INVAL);
+        assert_int_equal(nt_access_token(&a, cases[0].header, &name), cases[0].role); /* stays */
     }
     assert_int_equal(nt_access_peer(&a, 0, 1000), NT_ROLE_ADMIN);
     assert_int_equal(nt_access_peer(&a, 1000, 1000), NT_ROLE_ADMIN);

@@ -1,5 +1,6 @@
 /* nccltune serve: the daemon. */
 #include "tuner/cli/commands.h"
+#include "tuner/cli/where.h"
 #include "tuner/service/config.h"
 
 #include <limits.h>
@@ -123,6 +124,21 @@ static int override(char *field, size_t size, const char *name, const char *valu
                : nt_fail(err, NT_E_INVAL, 0, "--%s is longer than %zu", name, size - 1);
 }
 
+/* Recordings are looked up here, where it is known where they are. */
+static int check_recordings(const struct nt_config *c, const char *file, struct nt_err *err)
+{
+    char path[PATH_MAX];
+    int rc = 0;
+
+    for (size_t i = 0; rc == 0 && i < c->nrigs; i++) {
+        if (strncmp(c->rigs[i].rig, "recording:", 10) == 0) {
+            rc = nt_wrap(err, nt_where_recording(c->rigs[i].rig + 10, path, sizeof(path), err),
+                         "%s:%u: rig", file, c->rigs[i].line);
+        }
+    }
+    return rc;
+}
+
 static int run_serve(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     static struct nt_config c; /* large, and there is one */
@@ -141,6 +157,7 @@ static int run_serve(const void *opts, unsigned nargs, char **args, struct nt_er
     nt_log_level(a->verbose ? NT_INFO : NT_WARN);
     nt_config_init(&c);
     rc = a->config != NULL ? nt_config_read(&c, a->config, err) : 0;
+    rc = rc == 0 && !a->look ? check_recordings(&c, a->config, err) : rc;
     rc = rc == 0 ? override(c.listen, sizeof(c.listen), "listen", a->listen, err) : rc;
     rc = rc == 0 ? override(c.tokens, sizeof(c.tokens), "tokens", a->tokens, err) : rc;
     rc = rc == 0 ? override(c.database, sizeof(c.database), "db", a->db, err) : rc;

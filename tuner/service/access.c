@@ -14,7 +14,7 @@ enum { TOKENS_MAX_BYTES = 1 << 16 };
 
 const char *const nt_role_names[] = {"none", "read", "submit", "admin", NULL};
 
-static int take_line(struct nt_access *a, char *line, struct nt_err *err)
+static int take_line(struct nt_access *a, char *line, unsigned number, struct nt_err *err)
 {
     char *rest = line, *role, *token, *name;
     struct nt_token *t = &a->tokens[a->n];
@@ -38,7 +38,16 @@ static int take_line(struct nt_access *a, char *line, struct nt_err *err)
         return nt_fail(err, NT_E_INVAL, 0, "more than %d tokens", NT_TOKENS);
     }
     t->role = (enum nt_role)i;
+    t->line = number;
     nt_format_sha256(token, strlen(token), t->hash);
+    for (size_t k = 0; k < a->n; k++) {
+        if (memcmp(a->tokens[k].hash, t->hash, sizeof(t->hash)) == 0) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "this token stands in line %u already: it can be one role's and one "
+                           "name's only",
+                           a->tokens[k].line);
+        }
+    }
     (void)snprintf(t->name, sizeof(t->name), "%s", name != NULL ? name : nt_role_names[i]);
     a->n++;
     return 0;
@@ -47,17 +56,22 @@ static int take_line(struct nt_access *a, char *line, struct nt_err *err)
 int nt_access_parse(struct nt_access *a, const char *text, struct nt_err *err)
 {
     char *copy = strdup(text), *rest = copy, *line;
+    struct nt_access *fresh = calloc(1, sizeof(*fresh));
     unsigned number = 0;
-    int rc = copy == NULL ? nt_fail(err, NT_E_NOMEM, 0, "tokens") : 0;
+    int rc = copy == NULL || fresh == NULL ? nt_fail(err, NT_E_NOMEM, 0, "tokens") : 0;
 
-    a->n = 0;
     while (rc == 0 && (line = strsep(&rest, "\n")) != NULL) {
         number++;
-        rc = nt_wrap(err, take_line(a, line, err), "line %u", number);
+        rc = nt_wrap(err, take_line(fresh, line, number, err), "line %u", number);
+    }
+    if (rc == 0) {
+        fresh->others = a->others;
+        *a = *fresh;
     }
     if (copy != NULL) {
         explicit_bzero(copy, strlen(text));
     }
+    free(fresh);
     free(copy);
     return rc;
 }

@@ -19,6 +19,7 @@ struct nt_token {
     enum nt_role role;
     unsigned char hash[32];
     char name[32];
+    unsigned line; /* of the file */
 };
 struct nt_access {
     struct nt_token tokens[NT_TOKENS];
@@ -26,7 +27,8 @@ struct nt_access {
     enum nt_role others; /* of a local user who is neither root nor the service's own */
 };
 
-/* "ROLE TOKEN [NAME]" lines; replaces those there were. A file that others may read is refused. */
+/* "ROLE TOKEN [NAME]" lines; replaces those there were, unless it fails. A file that others may
+ * read is refused, and one with a token twice. */
 NT_MUST_CHECK int nt_access_read(struct nt_access *a, const char *path, struct nt_err *err);
 NT_MUST_CHECK int nt_access_parse(struct nt_access *a, const char *text, struct nt_err *err);
 /* The role of "Bearer TOKEN" (NULL: NONE), and a name for logs, "" when unknown. */

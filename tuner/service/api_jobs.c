@@ -143,8 +143,13 @@ int nt_api_job_add(struct nt_exchange *x, struct nt_err *err)
         rc = nt_jobs_check_ask(x->s->c, o, &ask, err);
     }
     if (rc == 0) {
+        int64_t run;
         e.ask = nt_buf_str(&ask);
-        rc = nt_jobs_add(x->s, &e, &id, err);
+        rc = which == NT_QUEUE_CHECK ? nt_checks_run_of(x->s, &e, &run, err) : 0; /* there is one */
+        rc = rc == -NT_E_MISSING
+                 ? nt_fail(err, NT_E_INVAL, 0, "profile: there is none of this number")
+                 : rc;
+        rc = rc == 0 ? nt_jobs_add(x->s, &e, &id, err) : rc;
     }
     nt_buf_done(&ask);
     json_decref(o);

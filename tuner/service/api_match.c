@@ -125,6 +125,9 @@ static unsigned nearness(const struct match *m, const struct nt_store_profile *p
             note(notes, stack[i].name, stack[i].theirs, stack[i].asked);
         }
     }
+    if (p->site[0] != '\0') {
+        (void)json_array_append_new(notes, json_sprintf("site constraints: %s", p->site));
+    }
     if (p->state == NT_PS_STALE) {
         (void)json_array_append_new(notes, json_sprintf("stale: %s", p->why));
     }

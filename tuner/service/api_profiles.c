@@ -16,6 +16,9 @@ json_t *nt_profile_row_json(const struct nt_store_profile *p)
                           "rig", p->rig, "identity", p->identity, "gpu", p->gpu, "nccl", p->nccl,
                           "driver", p->driver, "placement", p->placement, "ranks",
                           (json_int_t)p->ranks, "nodes", (json_int_t)p->nodes);
+    if (o != NULL && p->site[0] != '\0') {
+        (void)json_object_set_new(o, "site", json_string(p->site));
+    }
     if (o != NULL && p->why[0] != '\0') {
         (void)json_object_set_new(o, "why", json_string(p->why));
     }

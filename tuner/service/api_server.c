@@ -12,12 +12,14 @@ enum { ASKS_MAX = 4, ASK_MS = 10000, ASK_OUT_BYTES = 32 << 20, DOCUMENT_BYTES = 
 
 int nt_api_healthz(struct nt_exchange *x, struct nt_err *err)
 {
-    const struct nt_service *s = x->s;
-    bool ok = s->trouble.code == NT_OK;
+    struct nt_service *s = x->s;
+    bool there = nt_service_database(s, NULL) == 0, ok = there && s->trouble.code == NT_OK;
     json_t *o = json_pack("{s:s, s:s}", "status", ok ? "ok" : "failing", "version", s->o->version);
     int rc;
     if (!ok) {
-        (void)json_object_set_new(o, "why", json_string(nt_code_text(s->trouble.code)));
+        (void)json_object_set_new(o, "why",
+                                  json_string(there ? nt_code_text(s->trouble.code)
+                                                    : "the database was moved or removed"));
     }
     rc = nt_reply_json(x, o, err);
     x->r->answer.status = ok ? 200 : 503;

@@ -1,10 +1,14 @@
 #include "tuner/service/config.h"
+#include "schema/tunables.h"
 #include "schema/vocab.h"
 #include "tuner/base/text.h"
+#include "tuner/job/spec.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { CONFIG_MAX_BYTES = 1 << 20 };
 enum type { TEXT, BOOL, U32, OCTAL, BYTES, DURATION };
@@ -164,6 +168,157 @@ static int take(const struct row *r, void *base, const char *text, struct nt_err
     return rc;
 }
 
+/* --- what a value must say, so that it is refused when the service starts, not when a job does ---
+ */
+
+static int gpu_mask(const char *text, uint64_t *ret, struct nt_err *err)
+{
+    char copy[128], *rest = copy, *word;
+    *ret = 0;
+    if (strcmp(text, "none") == 0) {
+        return 0;
+    }
+    if (strcmp(text, "all") == 0) {
+        *ret = UINT64_MAX;
+        return 0;
+    }
+    (void)snprintf(copy, sizeof(copy), "%s", text);
+    while ((word = strsep(&rest, ",")) != NULL) {
+        uint64_t x = 0;
+        int rc = nt_parse_u64(word, &x, err);
+        if (rc != 0 || x > 63) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "gpus: '%s' is neither all, none nor numbers below 64", text);
+        }
+        *ret |= UINT64_C(1) << x;
+    }
+    return 0;
+}
+
+static int check_gpus(const char *text, struct nt_err *err)
+{
+    uint64_t mask;
+    return gpu_mask(text, &mask, err);
+}
+
+static int check_window(const char *text, struct nt_err *err)
+{
+    struct nt_window windows[NT_QUEUE_WINDOWS];
+    size_t n;
+    return nt_windows_parse(text, windows, &n, err);
+}
+
+/* A recording's name is looked up by who knows where they are. */
+static int check_rig(const char *text, struct nt_err *err)
+{
+    static const char *const known[] = {
+        "auto", "nccl", "mps-sockets", "mps-p2p", "recording:NAME", "model:TOPO.xml", NULL};
+    if (strncmp(text, "model:", 6) == 0) {
+        return access(text + 6, R_OK) == 0 ? 0 : nt_fail(err, NT_E_INVAL, errno, "%s", text);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        if (strcmp(known[i], text) == 0) {
+            return 0;
+        }
+    }
+    return strncmp(text, "recording:", 10) == 0 && text[10] != '\0'
+               ? 0
+               : nt_fail_name(err, "rig", text, known);
+}
+
+static int check_words(const char *text, const char *what, const char *const *names,
+                       struct nt_err *err)
+{
+    char copy[NT_CONFIG_TEXT], *rest = copy, *word;
+    int i = 0;
+
+    (void)snprintf(copy, sizeof(copy), "%s", text);
+    while (i >= 0 && text[0] != '\0' && (word = strsep(&rest, ",")) != NULL) {
+        i = nt_vocab_find(names, what, word, err);
+    }
+    return i < 0 ? i : 0;
+}
+
+static int check_collectives(const char *text, struct nt_err *err)
+{
+    return check_words(text, "collective", nt_coll_names, err);
+}
+
+static int check_modes(const char *text, struct nt_err *err)
+{
+    return check_words(text, "mode", nt_mode_names, err);
+}
+
+static int check_dtypes(const char *text, struct nt_err *err)
+{
+    return check_words(text, "data type", nt_dtype_names, err);
+}
+
+static int check_sizes(const char *text, struct nt_err *err)
+{
+    struct nt_spec *spec = calloc(1, sizeof(*spec));
+    int rc = spec == NULL ? nt_fail(err, NT_E_NOMEM, 0, "config") : 0;
+    if (rc == 0 && text[0] != '\0') {
+        nt_spec_init(spec);
+        spec->nsizes = 0;
+        rc = nt_spec_add_sizes(spec, text, err);
+    }
+    free(spec);
+    return rc;
+}
+
+/* Blank-separated NAME=VALUE; NCCL's names must be such. */
+static int check_assigns(const char *text, bool nccl, struct nt_err *err)
+{
+    char copy[NT_CONFIG_TEXT], *rest = NULL, *word;
+
+    (void)snprintf(copy, sizeof(copy), "%s", text);
+    for (word = strtok_r(copy, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        char *eq = strchr(word, '=');
+        if (eq == NULL || eq == word) {
+            return nt_fail(err, NT_E_INVAL, 0, "'%s' is no NAME=VALUE", word);
+        }
+        *eq = '\0';
+        if (strncmp(word, "NCCL_", 5) == 0 && (!nccl || nt_tunable_any(word) == NULL)) {
+            const char *near = nccl ? nt_tunable_nearest(word) : NULL;
+            return nt_fail(err, NT_E_INVAL, 0, "%s: %s%s%s%s", word,
+                           nccl ? "NCCL reads no such variable" : "for NCCL's variables use fix",
+                           near != NULL ? "; did you mean " : "", near != NULL ? near : "",
+                           near != NULL ? "?" : "");
+        }
+    }
+    return 0;
+}
+
+static int check_fix(const char *text, struct nt_err *err)
+{
+    return check_assigns(text, true, err);
+}
+
+static int check_env(const char *text, struct nt_err *err)
+{
+    return check_assigns(text, false, err);
+}
+
+static const struct {
+    const char *section, *name;
+    int (*check)(const char *text, struct nt_err *err);
+} checks[] = {{"queue", "window", check_window}, {"rig", "rig", check_rig},
+              {"rig", "gpus", check_gpus},       {"rig", "collectives", check_collectives},
+              {"rig", "modes", check_modes},     {"rig", "dtypes", check_dtypes},
+              {"rig", "sizes", check_sizes},     {"rig", "fix", check_fix},
+              {"rig", "env", check_env}};
+
+static int check(const struct row *r, const char *text, struct nt_err *err)
+{
+    for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]); i++) {
+        if (strcmp(checks[i].section, r->section) == 0 && strcmp(checks[i].name, r->name) == 0) {
+            return checks[i].check(text, err);
+        }
+    }
+    return 0;
+}
+
 static void set_defaults(const char *section, void *base)
 {
     for (size_t i = 0; i < NROWS; i++) {
@@ -249,7 +404,18 @@ static char *trim(char *text)
     return text;
 }
 
-static int take_line(struct nt_config *c, char *line, char *section, size_t size,
+/* Where it is said, for what can only be looked up when the whole file is read. */
+static void note_line(struct nt_config *c, struct nt_config_rig *rig, const struct row *r,
+                      unsigned line)
+{
+    if (rig != NULL && r->offset == offsetof(struct nt_config_rig, rig)) {
+        rig->line = line;
+    } else if (rig == NULL && r->offset == offsetof(struct nt_config, rig) && c->rig[0] != '\0') {
+        c->rig_line = line;
+    }
+}
+
+static int take_line(struct nt_config *c, char *line, unsigned number, char *section, size_t size,
                      struct nt_config_rig **rig, struct nt_err *err)
 {
     const struct row *r = NULL;
@@ -273,10 +439,28 @@ static int take_line(struct nt_config *c, char *line, char *section, size_t size
     line = trim(line);
     rc = row_of(section, line, &r, err);
     if (rc == 0) {
-        rc = nt_wrap(err, take(r, *rig != NULL ? (void *)*rig : (void *)c, trim(eq + 1), err), "%s",
-                     r->name);
+        const char *text = trim(eq + 1);
+        rc = take(r, *rig != NULL ? (void *)*rig : (void *)c, text, err);
+        rc = nt_wrap(err, rc == 0 ? check(r, text, err) : rc, "%s", r->name);
+        note_line(c, *rig, r, number);
     }
     return rc;
+}
+
+/* The rig of [watch] may stand below it. */
+static int check_watch_rig(const struct nt_config *c, struct nt_err *err)
+{
+    const char *names[NT_CONFIG_RIGS + 1] = {NULL};
+
+    if (c->rig[0] == '\0' || nt_config_rig(c, c->rig) != NULL) {
+        return 0;
+    }
+    for (size_t i = 0; i < c->nrigs; i++) {
+        names[i] = c->rigs[i].name;
+    }
+    return c->nrigs > 0
+               ? nt_fail_name(err, "rig", c->rig, names)
+               : nt_fail(err, NT_E_INVAL, 0, "rig = %s: there is no [rig %s]", c->rig, c->rig);
 }
 
 int nt_config_parse(struct nt_config *c, const char *text, const char *what, struct nt_err *err)
@@ -289,11 +473,12 @@ int nt_config_parse(struct nt_config *c, const char *text, const char *what, str
 
     while (rc == 0 && (line = strsep(&rest, "\n")) != NULL) {
         number++;
-        rc = nt_wrap(err, take_line(c, line, section, sizeof(section), &rig, err), "%s:%u", what,
-                     number);
+        rc = nt_wrap(err, take_line(c, line, number, section, sizeof(section), &rig, err), "%s:%u",
+                     what, number);
     }
     free(copy);
-    return rc;
+    return rc == 0 ? nt_wrap(err, check_watch_rig(c, err), "%s:%u: [watch]", what, c->rig_line)
+                   : rc;
 }
 
 int nt_config_read(struct nt_config *c, const char *path, struct nt_err *err)
@@ -313,30 +498,6 @@ int nt_config_read(struct nt_config *c, const char *path, struct nt_err *err)
 /* --- what belongs together ----------------------------------------------------------------------
  */
 
-static int gpu_mask(const char *text, uint64_t *ret, struct nt_err *err)
-{
-    char copy[128], *rest = copy, *word;
-    *ret = 0;
-    if (strcmp(text, "none") == 0) {
-        return 0;
-    }
-    if (strcmp(text, "all") == 0) {
-        *ret = UINT64_MAX;
-        return 0;
-    }
-    (void)snprintf(copy, sizeof(copy), "%s", text);
-    while ((word = strsep(&rest, ",")) != NULL) {
-        uint64_t x = 0;
-        int rc = nt_parse_u64(word, &x, err);
-        if (rc != 0 || x > 63) {
-            return nt_fail(err, NT_E_INVAL, 0,
-                           "gpus: '%s' is neither all, none nor numbers below 64", text);
-        }
-        *ret |= UINT64_C(1) << x;
-    }
-    return 0;
-}
-
 int nt_config_finish(struct nt_config *c, struct nt_err *err)
 {
     int rc = nt_windows_parse(c->window, c->windows, &c->nwindows, err);
@@ -347,9 +508,6 @@ int nt_config_finish(struct nt_config *c, struct nt_err *err)
     for (size_t i = 0; rc == 0 && i < c->nrigs; i++) {
         rc = nt_wrap(err, gpu_mask(c->rigs[i].gpus, &c->rigs[i].gpu_mask, err), "rig %s",
                      c->rigs[i].name);
-    }
-    if (rc == 0 && c->rig[0] != '\0' && nt_config_rig(c, c->rig) == NULL) {
-        rc = nt_fail(err, NT_E_INVAL, 0, "[watch] rig = %s: there is no [rig %s]", c->rig, c->rig);
     }
     if (rc == 0 && (c->max_connections < 8 || c->max_running == 0 || c->load_ns < 1000000)) {
         rc = nt_fail(err, NT_E_INVAL, 0,

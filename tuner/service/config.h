@@ -27,6 +27,7 @@ struct nt_config_rig {
     uint32_t ranks;
     uint64_t budget_ns, check_ns; /* 0: none */
     uint64_t gpu_mask;            /* from gpus: bit per GPU */
+    unsigned line;                /* of the file, where `rig` stands; 0: it does not */
 };
 
 struct nt_config {
@@ -43,6 +44,7 @@ struct nt_config {
     char topology[NT_CONFIG_TEXT], nvml[NT_CONFIG_TEXT], on_change[16], on_stale[16], rig[64],
         load[NT_CONFIG_TEXT];
     uint64_t interval_ns, settle_ns;
+    unsigned rig_line; /* of the file; 0: nowhere */
     /* [retention] */
     uint32_t samples_days;
     struct nt_config_rig rigs[NT_CONFIG_RIGS];

@@ -323,8 +323,16 @@ static bool body_too_large(const struct request *r)
            (strlen(text) > 18 || strtoull(text, NULL, 10) > r->http->limits.body_bytes);
 }
 
+/* libmicrohttpd is given room for twice as much, so that it is us who refuse. */
+static bool head_too_large(const struct request *r)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(r->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info != NULL && info->header_size > r->http->limits.header_bytes;
+}
+
 static enum MHD_Result begin(struct nt_http *h, struct MHD_Connection *mhd, struct conn *conn,
-                             const char *url, const char *method, void **ret)
+                             const char *url, const char *method, const char *version, void **ret)
 {
     struct request *r = calloc(1, sizeof(*r));
     if (r == NULL) {
@@ -355,6 +363,14 @@ static enum MHD_Result begin(struct nt_http *h, struct MHD_Connection *mhd, stru
         refuse(r, 400, "bad_input", "too many parameters, or a NUL in one");
         return send_answer(r);
     }
+    if (head_too_large(r)) {
+        refuse(r, 431, "too_large", "the headers are larger than the limit");
+        return send_answer(r);
+    }
+    if (r->pub.host == NULL && strcmp(version, "HTTP/1.1") == 0) {
+        refuse(r, 400, "bad_input", "HTTP/1.1 asks for a Host header");
+        return send_answer(r);
+    }
     if (body_too_large(r)) {
         refuse(r, 413, "too_large", "the body is larger than the limit");
         return send_answer(r);
@@ -373,13 +389,12 @@ static enum MHD_Result on_access(void *cls, struct MHD_Connection *mhd, const ch
     struct nt_http *h = cls;
     struct request *r = *ctx;
     const union MHD_ConnectionInfo *info;
-    (void)version;
 
     if (r == NULL) {
         info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
         return info == NULL || info->socket_context == NULL
                    ? MHD_NO
-                   : begin(h, mhd, info->socket_context, url, method, ctx);
+                   : begin(h, mhd, info->socket_context, url, method, version, ctx);
     }
     if (*size > 0) { /* no answer is allowed before the body's end */
         r->seen_bytes += *size;
@@ -667,9 +682,9 @@ int nt_http_listen(struct nt_http *h, const char *where, unsigned mode, struct n
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0, NULL, NULL, on_access, h,
         MHD_OPTION_EXTERNAL_LOGGER, log_mhd, NULL, MHD_OPTION_LISTEN_SOCKET, fd,
         MHD_OPTION_CONNECTION_LIMIT, h->limits.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        h->limits.header_bytes, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_NOTIFY_COMPLETED,
+        2 * h->limits.header_bytes, MHD_OPTION_CONNECTION_TIMEOUT, 0U, MHD_OPTION_NOTIFY_COMPLETED,
         on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, on_connection, h,
-        MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        MHD_OPTION_URI_LOG_CALLBACK, on_uri, h, MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_END);
     if (l->mhd == NULL) {
         (void)close(fd);
         return nt_fail(err, NT_E_IO, 0, "%s: the server could not be started", where);

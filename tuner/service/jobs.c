@@ -343,6 +343,7 @@ void nt_jobs_run(struct nt_service *s)
     uint64_t wait;
 
     end_former(s);
+    s->queue.held = nt_service_database(s, NULL) != 0; /* a child would begin another one there */
     for (;;) {
         nt_queue_next(&s->queue, now_ms(s), minute_of_day(), &step);
         if (step.what == NT_QUEUE_START) {

@@ -359,7 +359,7 @@ void nt_queue_next(struct nt_queue *q, uint64_t now_ms, unsigned minute, struct 
             return;
         }
     }
-    for (struct nt_queue_item *x = best_after(q, NULL); x != NULL && !q->stopping;
+    for (struct nt_queue_item *x = best_after(q, NULL); x != NULL && !(q->stopping || q->held);
          x = best_after(q, x)) {
         if (!open) {
             say(x, "waits for its time window");

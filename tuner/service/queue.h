@@ -55,6 +55,7 @@ struct nt_queue {
     struct nt_queue_item *items; /* by id, ascending */
     size_t n, cap;
     bool stopping; /* nothing starts any more */
+    bool held;     /* nothing starts until the caller says otherwise */
     bool load_known;
     uint64_t idle_since_ms[NT_QUEUE_GPUS]; /* UINT64_MAX: busy */
     uint64_t foreign;                      /* GPUs on which others work, of running jobs */

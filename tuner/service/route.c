@@ -194,11 +194,17 @@ static const struct {
     unsigned status;
     const char *word;
 } faults[] = {
-    {NT_E_INVAL, 400, "bad_input"},     {NT_E_MISSING, 404, "not_found"},
-    {NT_E_NO, 409, "refused"},          {NT_E_STORE, 503, "database"},
-    {NT_E_NOMEM, 503, "out_of_memory"}, {NT_E_IO, 503, "input_output"},
-    {NT_E_NOISY, 409, "too_noisy"},     {NT_E_INTERRUPTED, 503, "stopping"},
-    {NT_E_DAMAGED, 503, "database"},    {NT_E_PROTO, 500, "bug"},           {NT_E_BUG, 500, "bug"},
+    {NT_E_INVAL, 400, "bad_input"},
+    {NT_E_MISSING, 404, "not_found"},
+    {NT_E_NO, 409, "refused"},
+    {NT_E_STORE, 503, "database"},
+    {NT_E_NOMEM, 503, "out_of_memory"},
+    {NT_E_IO, 503, "input_output"},
+    {NT_E_NOISY, 409, "too_noisy"},
+    {NT_E_INTERRUPTED, 503, "stopping"},
+    {NT_E_DAMAGED, 503, "database"},
+    {NT_E_PROTO, 500, "bug"},
+    {NT_E_BUG, 500, "bug"},
 };
 
 void nt_reply_fail(struct nt_http_answer *a, int rc, const struct nt_err *err)

@@ -6,9 +6,6 @@
 #include "tuner/service/assets.h"
 #include "tuner/service/service_i.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <sys/file.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -381,6 +378,9 @@ static bool begin_work(struct nt_service *s, struct nt_exchange *x)
             continue;
         }
         if (s->reader[i].store == NULL) {
+            rc = nt_service_database(s, &err);
+        }
+        if (rc == 0 && s->reader[i].store == NULL) {
             rc = nt_store_open(s->database, NT_STORE_READ, &s->reader[i].store, &err);
         }
         if (rc != 0) {
@@ -457,7 +457,8 @@ static void on_request(void *data, struct nt_http_req *r)
         return;
     }
     x->store = s->store;
-    rc = x->route->fn(x, &err);
+    rc = strcmp(r->method, "GET") != 0 ? nt_service_database(s, &err) : 0;
+    rc = rc == 0 ? x->route->fn(x, &err) : rc;
     if (rc != 0 || !x->later) {
         nt_reply_done(x, rc, &err);
     }
@@ -516,6 +517,16 @@ static void retain(struct nt_service *s)
 static void on_slow(uv_timer_t *t)
 {
     struct nt_service *s = t->data;
+    bool was_gone;
+
+    was_gone = s->gone;
+    if (nt_service_database(s, NULL) != 0) {
+        nt_http_beat(s->http, BEAT_MS);
+        return;
+    }
+    if (was_gone) {
+        nt_jobs_run(s);
+    }
     retain(s);
     close_readers(s, false);
     nt_service_look_at_profiles(s);
@@ -703,36 +714,17 @@ static void raise_files(const struct nt_config *c)
     }
 }
 
-/* One service a database: two would start each other's jobs. The lock is on the database itself and
- * of another kind than SQLite's, goes with the process whatever ends it, and is not inherited. Its
- * descriptor must be closed after the store, whose own locks would go with it. */
-static int lock_database(const char *path, int *ret_fd, struct nt_err *err)
-{
-    *ret_fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (*ret_fd < 0) {
-        return nt_fail(err, NT_E_IO, errno, "database %s", path);
-    }
-    if (flock(*ret_fd, LOCK_EX | LOCK_NB) != 0) {
-        return errno == EWOULDBLOCK
-                   ? nt_fail(err, NT_E_MISSING, 0,
-                             "another service works on %s; end it, or name another database for "
-                             "this one",
-                             path)
-                   : nt_fail(err, NT_E_IO, errno, "lock %s", path);
-    }
-    return 0;
-}
-
 int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
 {
     struct nt_service *s = calloc(1, sizeof(*s));
-    int lock = -1, rc;
+    int lock, rc;
 
     if (s == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "service");
     }
     s->o = o;
     s->c = o->config;
+    s->lock = -1;
     s->waiting_end = &s->waiting;
     s->started_ms = nt_service_day_ms();
     (void)signal(SIGPIPE, SIG_IGN);
@@ -741,7 +733,7 @@ int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
     rc = nt_store_default_path(s->c->database[0] != '\0' ? s->c->database : NULL, true, s->database,
                                sizeof(s->database), err);
     rc = rc == 0 ? nt_store_open(s->database, NT_STORE_WRITE, &s->store, err) : rc;
-    rc = rc == 0 ? lock_database(s->database, &lock, err) : rc;
+    rc = rc == 0 ? nt_service_lock(s, err) : rc;
     if (rc == 0 && s->c->tokens[0] != '\0') {
         rc = nt_access_read(&s->access, s->c->tokens, err);
     }
@@ -764,6 +756,7 @@ int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
     }
     nt_store_close(s->store);
     nt_buf_done(&s->openapi);
+    lock = s->lock;
     free(s);
     if (lock >= 0) {
         (void)close(lock);

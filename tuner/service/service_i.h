@@ -38,6 +38,8 @@ struct nt_service {
     int64_t version;        /* of the database, as last looked at */
     uint64_t version_ms;
     struct nt_err trouble; /* of the last write; code 0: none */
+    int lock;              /* descriptor of the database's file; -1: none yet */
+    bool gone;             /* it is no longer where its path says */
     struct nt_buf openapi; /* the document, once it was asked for */
     struct nt_http *http;
     struct nt_access access;
@@ -75,6 +77,11 @@ uint64_t nt_service_day_ms(void);
 void nt_service_event(struct nt_service *s, const char *kind, int64_t job, json_t *data, bool keep);
 /* A write failed or worked: healthz says so. Returns rc. */
 int nt_service_wrote(struct nt_service *s, int rc, const struct nt_err *err);
+/* database.c. The lock is given up by closing s->lock, after the store was closed.
+ * Whether the database is still where its path says: after it was moved or removed, what this
+ * process writes is lost to everybody who looks there, its own children first. */
+NT_MUST_CHECK int nt_service_lock(struct nt_service *s, struct nt_err *err);
+NT_MUST_CHECK int nt_service_database(struct nt_service *s, struct nt_err *err);
 /* A profile that came into the database, whoever wrote it, becomes an event, and replaces others.
  */
 void nt_service_look_at_profiles(struct nt_service *s);

@@ -382,13 +382,14 @@ struct replaced {
     size_t n;
 };
 
-/* It takes the place of those made for the same, and of those that no longer hold. */
+/* It takes the place of those made for the same, and of those that no longer hold. Not of one made
+ * under other site constraints: that answers who has those. */
 static int take_replaced(void *data, const struct nt_store_profile *p, struct nt_err *err)
 {
     struct replaced *r = data;
     const struct nt_store_profile *f = r->fresh;
     bool alike = strcmp(p->rig, f->rig) == 0 && p->ranks == f->ranks && p->nodes == f->nodes &&
-                 strcmp(p->placement, f->placement) == 0;
+                 strcmp(p->placement, f->placement) == 0 && strcmp(p->site, f->site) == 0;
     bool same = strcmp(p->identity, f->identity) == 0 && strcmp(p->nccl, f->nccl) == 0 &&
                 strcmp(p->driver, f->driver) == 0;
     bool over = p->state != NT_PS_CURRENT && strncmp(p->why, OURS, strlen(OURS)) == 0;

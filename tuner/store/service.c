@@ -330,8 +330,8 @@ int nt_store_snapshot_put(struct nt_store *s, const char *name, const char *json
 #define PROFILE_SELECT(json)                                                                       \
     "SELECT p.id, p.job_id, p.created_ms, coalesce(s.state, 'current'), coalesce(s.why, ''),"      \
     " p.hash, j.rig, coalesce(t.identity, ''), coalesce(t.mask, ''), coalesce(k.gpu, ''),"         \
-    " coalesce(k.nccl, ''), coalesce(k.driver, ''), j.placement, j.ranks, j.nodes, " json          \
-    " FROM profile AS p JOIN job AS j ON j.id = p.job_id"                                          \
+    " coalesce(k.nccl, ''), coalesce(k.driver, ''), j.placement, j.ranks, j.nodes,"                \
+    " coalesce(k.site, ''), " json " FROM profile AS p JOIN job AS j ON j.id = p.job_id"           \
     " LEFT JOIN profile_state AS s ON s.profile_id = p.id"                                         \
     " LEFT JOIN topology AS t ON t.id = j.topology_id LEFT JOIN stack AS k ON k.id = j.stack_id "
 
@@ -358,8 +358,9 @@ static int walk_profiles(struct nt_store *s, const char *sql, const struct nt_va
                                      .placement = nt_db_text(st, 12),
                                      .ranks = (uint32_t)nt_db_u64(st, 13),
                                      .nodes = (uint32_t)nt_db_u64(st, 14)};
-        if (sqlite3_column_type(st, 15) != SQLITE_NULL) {
-            p.json = nt_db_text(st, 15);
+        p.site = nt_db_text(st, 15);
+        if (sqlite3_column_type(st, 16) != SQLITE_NULL) {
+            p.json = nt_db_text(st, 16);
         }
         rc = nt_db_word(s, st, 3, nt_profile_state_names, &p.state, err);
         rc = rc == 0 ? on_profile(data, &p, err) : rc;

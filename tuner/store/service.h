@@ -96,7 +96,7 @@ struct nt_store_profile {
     const char *why;  /* words about the state */
     const char *json; /* the document; NULL in lists */
     const char *hash; /* of the document */
-    const char *rig, *identity, *mask, *gpu, *nccl, *driver, *placement;
+    const char *rig, *identity, *mask, *gpu, *nccl, *driver, *site, *placement;
     uint32_t ranks, nodes;
 };
 typedef int (*nt_store_profile_cb)(void *data, const struct nt_store_profile *p,
