@@ -17,8 +17,9 @@ enum { CUTS_COUNT = sizeof(CUTS) / sizeof(CUTS[0]) };
 /* Where time is short: the default and tuples this near to the best stand for the leaders in place
  * and at edges, and no channels are counted of an algorithm that is this far behind with NCCL's. */
 static const double FRONT = 1.12, HOPELESS = 4;
-static const double EXTRAS = 1.6;    /* time in place and at the edge, in that at the size proper */
-static const double EXPLORING = 0.5; /* of the budget, at most */
+static const double EXTRAS = 1.6; /* time in place and at the edge, in that at the size proper */
+static const double EXPLORING = 0.25; /* of the budget, at most: three more gangs of what leads
+                                          are worth more than large sizes */
 static const uint16_t ladder[] = {0, 1, 2, 4, 8, 16, 24, 32, 48, 64};
 enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_PROTO_COUNT };
 
@@ -62,6 +63,7 @@ struct nt_record {
     size_t nlive;
     struct job *queue;
     size_t head, tail, cap;
+    bool extras; /* this round goes to in place and edges too */
     bool filled, ends_round, done;
     enum nt_dtype dtype;
     struct nt_err failed;
@@ -170,13 +172,6 @@ static bool in_haste(const struct nt_record *r)
     return r->spec.budget_ns > 0;
 }
 
-/* In place and at edges: from the second round on, for then it is known who leads. In haste twice,
- * so that each half of the gangs has it. */
-static bool extras_now(const struct nt_record *r)
-{
-    return r->round > 0 && r->round < LEAST_GANGS - (unsigned)in_haste(r);
-}
-
 static unsigned inner_of(enum nt_mode m, double est)
 {
     return m == NT_EAGER ? 1
@@ -250,18 +245,23 @@ static bool within(const struct nt_record *r, const struct spot *s, uint32_t tup
 
 static bool gets_extras(const struct nt_record *r, const struct spot *s, uint32_t tuple)
 {
-    return extras_now(r) && within(r, s, tuple, in_haste(r) ? FRONT : LEADS);
+    return r->extras && within(r, s, tuple, in_haste(r) ? FRONT : LEADS);
 }
 
-static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point)
+/* A round in haste, which may be cut off: what leads, what leads in place and at edges, the rest.
+ */
+enum part { LEADERS, ELSEWHERE, REST, PARTS, WHOLE };
+
+static void push_spot(struct nt_record *r, uint32_t setting, uint32_t point, enum part part)
 {
     struct spot *s = spot_of(r, setting, point);
     uint64_t edge = edge_above(r, point);
 
     for (uint32_t i = 0; i < s->n; i++) {
-        bool extras = gets_extras(r, s, i);
-        bool wanted = r->round == 0 || within(r, s, i, LEADS) ||
-                      (r->round < LEAST_GANGS && within(r, s, i, r->cut));
+        bool lead = within(r, s, i, LEADS);
+        bool wanted = lead || r->round == 0 || (r->round < LEAST_GANGS && within(r, s, i, r->cut));
+        bool extras = gets_extras(r, s, i) && (part == WHOLE || part == ELSEWHERE);
+        wanted = wanted && (part == WHOLE || part == (lead ? LEADERS : REST));
         for (uint32_t k = 0; k < r->nmodes && !s->tuples[i].out; k++) {
             enum nt_mode m = r->modes[k];
             if (wanted) {
@@ -452,9 +452,12 @@ static void push_round(struct nt_record *r)
         order[i] = i;
     }
     nt_rng_shuffle(&r->rng, order, r->npoints);
-    for (uint32_t i = 0; i < r->npoints; i++) {
-        for (uint32_t setting = (uint32_t)r->group; setting < r->group + group_size(r); setting++) {
-            push_spot(r, setting, order[i]);
+    for (int part = LEADERS; part < PARTS; part++) {
+        for (uint32_t i = 0; i < r->npoints && (part == LEADERS || in_haste(r)); i++) {
+            for (uint32_t k = 0; k < group_size(r); k++) {
+                push_spot(r, (uint32_t)r->group + k, order[i],
+                          in_haste(r) ? (enum part)part : WHOLE);
+            }
         }
     }
     r->filled = true;
@@ -468,33 +471,42 @@ static double round_cost(const struct nt_record *r, double cut)
     for (size_t i = 0; i < (size_t)r->npoints * r->spec.nsettings; i++) {
         const struct spot *s = &r->spots[i];
         for (uint32_t t = 0; t < s->n; t++) {
-            bool extra = gets_extras(r, s, t);
-            for (uint32_t k = 0; k < r->nmodes && !s->tuples[t].out && within(r, s, t, cut); k++) {
-                ns += s->tuples[t].spent_ns[r->modes[k]] * (extra ? 1 + EXTRAS : 1);
+            double times = within(r, s, t, cut) ? gets_extras(r, s, t) ? 1 + EXTRAS : 1 : 0;
+            for (uint32_t k = 0; k < r->nmodes && !s->tuples[t].out; k++) {
+                ns += s->tuples[t].spent_ns[r->modes[k]] * times;
             }
         }
     }
     return ns;
 }
 
-/* Rounds 2 to 4 go down as far as the budget allows; those after them hold leaders alone. False:
- * not even that fits. */
+/* In haste: in place and edges in two rounds, so that each half of the gangs has them, but the
+ * first of them before the leaders' further gangs and the second only beside those; then as far
+ * down as there is time. A round of leaders may be cut off: half of them are worth its start.
+ * False: there is not even time for that. */
 static bool plan_round(struct nt_record *r)
 {
-    bool all = r->round < LEAST_GANGS;
-    double rounds = all ? LEAST_GANGS - r->round : 1; /* as dear as this one, which is too much */
-    double left = (double)r->spec.budget_ns - (double)r->held_ns;
+    double left = (double)r->spec.budget_ns - (double)r->held_ns, leaders, elsewhere;
+    unsigned rounds = r->round < LEAST_GANGS ? LEAST_GANGS - r->round : 1; /* to go */
 
+    r->extras = r->round < LEAST_GANGS;
     if (!in_haste(r)) {
         return true;
     }
-    for (size_t i = all ? 0 : CUTS_COUNT - 1; i < CUTS_COUNT; i++) {
-        r->cut = CUTS[i];
-        if (round_cost(r, r->cut) * rounds <= left) {
-            return true;
+    elsewhere = round_cost(r, LEADS);
+    r->extras = false;
+    leaders = round_cost(r, LEADS);
+    elsewhere -= leaders;
+    r->extras = (r->round == 1 && leaders + elsewhere <= left) ||
+                (r->round == 2 && rounds * leaders + elsewhere <= left);
+    r->cut = LEADS;
+    for (size_t i = 0; i < CUTS_COUNT && r->round < LEAST_GANGS; i++) {
+        if (rounds * round_cost(r, CUTS[i]) <= left) {
+            r->cut = CUTS[i];
+            break;
         }
     }
-    return round_cost(r, r->cut) <= left;
+    return left >= leaders * (r->spec.nsettings > SIDE_BY_SIDE ? 1 : 0.5);
 }
 
 /* The next group of settings, or the next round; false: the last one is over, or the budget. */

@@ -6,9 +6,10 @@
  * come in order of worth: all tuples in the first LEAST_GANGS rounds, then only the default and the
  * leaders, at their sizes, in both placements and at the edges where their rows would end.
  *
- * A budget is kept: with half of it gone, what is not explored yet is left out (the largest sizes,
- * of all collectives alike); every tuple found is measured in one gang; the next three rounds go
- * down from the leaders as far as there is time, and a round that would end too late is not begun.
+ * A budget is kept: with a quarter of it gone, what is not explored yet is left out (the largest
+ * sizes, of all collectives alike); every tuple found is measured in one gang, what leads first;
+ * the next three rounds go down from the leaders as far as there is time, and a round that would
+ * end too late is not begun.
  *
  * Pure like the plan. Ownership: nt_record_new() gives *ret to the caller, who passes it to
  * nt_record_free().
