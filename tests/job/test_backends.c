@@ -358,11 +358,12 @@ static void test_within_the_budget(void **state)
         p.w.backend_beside_ns = 60000000;
         p.spec.budget_ns = percent == 100 ? 0 : whole / 100 * percent;
         play(&p);
-        if (p.rc != 0) { /* too short for any job: refused at its beginning */
+        if (p.rc != 0 && percent < 40) { /* too short for any job: refused at its beginning */
             assert_non_null(strstr(p.err.msg, "too short"));
             play_done(&p);
             break;
         }
+        assert_int_equal(p.rc, 0);
         whole = percent == 100 ? p.w.clock_ns : whole;
         for (size_t i = 0; i < p.r->nnot_checked; i++) {
             out = out || strstr(p.r->not_checked[i].text, "were not confirmed: no time") != NULL;
@@ -372,7 +373,7 @@ static void test_within_the_budget(void **state)
                      (double)p.spec.budget_ns / 1e9);
         }
         assert_true(percent < 100 || (p.r->nbackend_classes > 4 && !out));
-        assert_true(percent < 60 || p.r->nbackend_rows > 0);
+        assert_true(percent < 40 || p.r->nbackend_rows > 0);
         some = some || (out && p.r->nbackend_rows > 0);
         said = said || out;
         never_worse(&p);

@@ -83,6 +83,21 @@ static void smooth_noise(struct nt_plan *p)
 }
 
 /* What the confirm can detect: a tuned and a default gang in every pair. */
+/* What the search may not use: the table's confirm; as much for racing backends and as much for
+ * their pairs. Of a budget too small for all of that they take what there is, down to half as much
+ * as the table's alone: fewer of them are confirmed then. */
+static uint64_t reserve_ns(const struct nt_plan *p)
+{
+    uint64_t table = confirm_cost_ns(p), all = 3 * table, least = table / 2 * 3, room;
+    uint64_t budget = p->spec.budget_ns, spent = p->result.stage_ns[NT_PREFLIGHT];
+
+    if (!nt_spec_has_backends(&p->spec)) {
+        return table;
+    }
+    room = budget > spent ? (budget - spent) / 4 * 3 : 0;
+    return budget == 0 || all < room ? all : room > least ? room : least;
+}
+
 static void fit_noise(struct nt_plan *p)
 {
     uint32_t classes = p->npoints * p->nmodes, deaf = 0;
@@ -109,8 +124,7 @@ static void fit_noise(struct nt_plan *p)
             deaf += p->points[i].pre[m].detectable > log(1.6);
         }
     }
-    p->reserve_ns =
-        confirm_cost_ns(p) * (nt_spec_has_backends(&p->spec) ? 3 : 1); /* raced and paired too */
+    p->reserve_ns = reserve_ns(p);
     if (deaf * 2 > classes) {
         p->result.too_noisy = true;
         (void)nt_fail(&p->failed, NT_E_NOISY, 0,
