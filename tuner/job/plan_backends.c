@@ -510,14 +510,14 @@ static bool gate(struct nt_plan *p)
  */
 static void note_misfits(struct nt_plan *p)
 {
-    for (uint8_t be = NT_BE_NCCL + 1; be < NT_BACKEND_COUNT; be++) {
-        struct nt_call whole = {.algo = -1, .proto = -1, .backend = be};
+    for (int be = NT_BE_NCCL + 1; be < NT_BACKEND_COUNT; be++) {
+        struct nt_call whole = {.algo = -1, .proto = -1, .backend = (uint8_t)be};
         enum nt_mode mode;
         bool colls = false;
         for (uint32_t i = 0; i < p->npoints; i++) {
             colls = colls || nt_backends[be].colls[p->points[i].coll];
         }
-        if (p->spec.backends[be] && (!colls || !look_mode(p, be, &mode))) {
+        if (p->spec.backends[be] && (!colls || !look_mode(p, (uint8_t)be, &mode))) {
             backends_note(p, &whole,
                           colls ? "not in the modes of this job"
                                 : "does none of this job's collectives");
