@@ -5,7 +5,7 @@
 # shellcheck disable=SC2034 # used by those who source this
 packages_build=(cmake ninja-build pkg-config gcc libc6-dev libuv1-dev libsqlite3-dev libjansson-dev libexpat1-dev
     libmd-dev zlib1g-dev libyaml-dev libmicrohttpd-dev python3)
-packages_test=(libcmocka-dev python3-jsonschema clang-format)
+packages_test=(libcmocka-dev python3-jsonschema clang-format chromium) # chromium: the dashboard's test goes through it
 packages_ci=(clang clang-tidy libclang-rt-dev)
 
 # install_packages NAME...: installs those that are missing and says which; silent when none is. Returns 3 when it
