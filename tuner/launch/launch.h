@@ -26,6 +26,9 @@ struct nt_launch_spec {
     unsigned world;          /* 1 … NT_LAUNCH_MAX */
     const char *dir;         /* working folder; stdout and stderr go to DIR/rank-N.log */
 };
+/* A log that grows beyond LOG_MOST is cut to its first LOG_KEPT bytes, and grows from there: a rank
+ * that spews does not fill the disk. */
+enum { NT_LAUNCH_LOG_MOST = 64 << 20, NT_LAUNCH_LOG_KEPT = 1 << 20, NT_LAUNCH_LOG_LOOK_MS = 250 };
 
 struct nt_launch_exit {
     int64_t status; /* exit code */

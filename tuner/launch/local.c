@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { LOG_PATH_MAX = 4096 };
@@ -15,11 +16,13 @@ struct process {
     struct nt_launch *launch;
     unsigned rank;
     int error; /* of the start */
+    int log;
     bool alive, reported;
 };
 
 struct nt_launch {
     struct nt_launch_events events;
+    uv_timer_t look;      /* at the logs */
     unsigned world, open; /* processes, handles not yet closed */
     struct process process[];
 };
@@ -37,6 +40,31 @@ static void report(struct process *p, const struct nt_launch_exit *how)
     }
 }
 
+static void on_look(uv_timer_t *t)
+{
+    struct nt_launch *l = t->data;
+    struct stat st;
+
+    for (unsigned r = 0; r < l->world; r++) {
+        if (fstat(l->process[r].log, &st) == 0 && st.st_size > NT_LAUNCH_LOG_MOST) {
+            int cut = ftruncate(l->process[r].log, NT_LAUNCH_LOG_KEPT);
+            (void)cut; /* the next look tries again */
+        }
+    }
+}
+
+static void on_look_closed(uv_handle_t *h)
+{
+    struct nt_launch *l = h->data;
+
+    on_look(&l->look); /* what was written since */
+    for (unsigned r = 0; r < l->world; r++) {
+        (void)close(l->process[r].log);
+    }
+    l->events.on_closed(l->events.data);
+    free(l);
+}
+
 static void on_process_closed(uv_handle_t *h)
 {
     struct process *p = h->data;
@@ -46,8 +74,7 @@ static void on_process_closed(uv_handle_t *h)
         report(p, &(struct nt_launch_exit){.error = p->error});
     }
     if (--l->open == 0) {
-        l->events.on_closed(l->events.data);
-        free(l);
+        uv_close((uv_handle_t *)&l->look, on_look_closed);
     }
 }
 
@@ -209,10 +236,15 @@ static int local_start(uv_loop_t *loop, const struct nt_launch_spec *spec,
     if (rc == 0) {
         l->events = *events;
         l->world = l->open = spec->world;
+        l->look.data = l;
+        (void)uv_timer_init(loop, &l->look);
+        (void)uv_timer_start(&l->look, on_look, NT_LAUNCH_LOG_LOOK_MS, NT_LAUNCH_LOG_LOOK_MS);
         for (unsigned r = 0; r < spec->world; r++) {
             l->process[r].launch = l;
             l->process[r].rank = r;
+            l->process[r].log = x->log[r];
             spawn(loop, spec, x, &l->process[r]);
+            x->log[r] = -1; /* closed with the launch */
         }
         *ret = l;
         l = NULL;

@@ -1,0 +1,70 @@
+/* Starting processes: what a rank writes does not fill the disk. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "tuner/launch/launch.h"
+
+static int exits;
+static bool closed;
+
+static void on_exit_of(void *data, unsigned rank, const struct nt_launch_exit *how)
+{
+    (void)data;
+    (void)rank;
+    exits += how->error == 0 && how->status == 0;
+}
+
+static void on_closed(void *data)
+{
+    (void)data;
+    closed = true;
+}
+
+static void test_a_log_is_cut(void **state)
+{
+    static const char *const args[] = {"-c", "echo first; yes | head -c 150000000; echo last",
+                                       NULL};
+    static const char *const env[] = {"PATH=/usr/bin:/bin", NULL};
+    const struct nt_launch_events events = {.on_exit = on_exit_of, .on_closed = on_closed};
+    char dir[] = "/tmp/nt-launch-XXXXXX", path[64], word[8] = "";
+    struct nt_launch_spec spec = {
+        .program = "/bin/sh", .args = args, .env = env, .rank_var = "RANK", .world = 2};
+    struct nt_launch *l = NULL;
+    struct nt_err err;
+    uv_loop_t loop;
+    (void)state;
+    spec.dir = mkdtemp(dir);
+    assert_non_null(spec.dir);
+    assert_int_equal(uv_loop_init(&loop), 0);
+    assert_int_equal(nt_launcher_local.start(&loop, &spec, &events, &l, &err), 0);
+    assert_int_equal(uv_run(&loop, UV_RUN_DEFAULT), 0);
+    assert_true(closed);
+    assert_int_equal(exits, 2);
+    for (unsigned r = 0; r < 2; r++) {
+        struct stat st;
+        FILE *f;
+        nt_launch_log_path(dir, r, path, sizeof(path));
+        f = fopen(path, "re");
+        assert_non_null(f);
+        assert_int_equal(fstat(fileno(f), &st), 0);
+        assert_true(st.st_size > 0 && st.st_size <= NT_LAUNCH_LOG_MOST);
+        assert_non_null(fgets(word, sizeof(word), f));
+        assert_string_equal(word, "first\n");
+        assert_int_equal(fclose(f), 0);
+        assert_int_equal(unlink(path), 0);
+    }
+    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(uv_loop_close(&loop), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_log_is_cut)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
