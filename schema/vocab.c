@@ -247,8 +247,9 @@ bool nt_call_fits(const struct nt_call *c)
     if (strcmp(nt_backends[c->backend].library, "nccl") == 0) {
         return c->algo < NT_ALGO_COUNT && c->proto < NT_PROTO_COUNT;
     }
-    return (c->algo == NT_ONE_SHOT || c->algo == NT_TWO_SHOT) && c->proto >= NT_PUSH &&
-           c->proto <= NT_DIRECT;
+    return ((c->algo == NT_ONE_SHOT || c->algo == NT_TWO_SHOT) && c->proto >= NT_PUSH &&
+            c->proto <= NT_DIRECT) ||
+           (c->algo == NT_ONE_SHOT && c->proto == NT_LL);
 }
 
 char *nt_call_text(const struct nt_call *c, char *out, size_t size)

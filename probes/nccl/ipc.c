@@ -49,6 +49,17 @@ static uint64_t round_up(uint64_t v, uint64_t to)
     return (v + to - 1) / to * to;
 }
 
+/* Shared device memory: flags, the stage of ll, the stage. */
+static uint64_t ll_at(void)
+{
+    return round_up(NT_SHOT_FLAG_BYTES, GRAIN);
+}
+
+static uint64_t stage_at(const struct nt_ipc *i)
+{
+    return ll_at() + round_up(nt_shot_ll_stage_bytes(i->world), GRAIN);
+}
+
 static int unavailable(struct nt_err *err, const char *what)
 {
     char words[sizeof(err->msg)];
@@ -122,8 +133,7 @@ static int prepare(struct nt_ipc *i, const struct nt_probe *p, struct card *c, s
     if (rc != 0 || i->host) {
         return rc;
     }
-    rc =
-        nt_dev_alloc(i->dev, round_up(NT_SHOT_FLAG_BYTES, GRAIN) + 2 * c->half_bytes, &memory, err);
+    rc = nt_dev_alloc(i->dev, stage_at(i) + 2 * c->half_bytes, &memory, err);
     i->shared = memory;
     if (rc == 0) {
         rc = nt_dev_share(i->dev, i->shared, &c->shared, err);
@@ -236,8 +246,7 @@ static void settle(struct nt_ipc *i, const struct card *all)
 
 static char *stage_of(const struct nt_ipc *i, unsigned rank)
 {
-    return i->host ? i->shared + host_stage(i, rank)
-                   : i->map[rank] + round_up(NT_SHOT_FLAG_BYTES, GRAIN);
+    return i->host ? i->shared + host_stage(i, rank) : i->map[rank] + stage_at(i);
 }
 
 static struct nt_pattern mark(unsigned from, unsigned to)
@@ -396,7 +405,10 @@ int nt_ipc_choose(const struct nt_ipc *i, const struct nt_plan *plan, struct nt_
     }
     if (call->algo < 0) {
         call->algo = (int8_t)own_algo(i, cs->bytes);
-        call->proto = (int8_t)(i->host ? NT_PULL : call->algo == NT_ONE_SHOT ? NT_PUSH : NT_DIRECT);
+        call->proto = (int8_t)(i->host                                              ? NT_PULL
+                               : call->algo == NT_TWO_SHOT                          ? NT_DIRECT
+                               : cs->bytes * (i->world - 1) <= NT_SHOT_LL_BYTES / 2 ? NT_LL
+                                                                                    : NT_PUSH);
     }
     if (i->host && call->proto != NT_PULL) {
         return nt_fail(err, NT_E_MISSING, 0, "host memory is only pulled from");
@@ -404,12 +416,18 @@ int nt_ipc_choose(const struct nt_ipc *i, const struct nt_plan *plan, struct nt_
     if (call->algo == NT_ONE_SHOT && call->proto == NT_DIRECT && cs->place == NT_IN_PLACE) {
         return nt_fail(err, NT_E_MISSING, 0, "one_shot/direct does not exist in place");
     }
+    if (call->proto == NT_LL && cs->bytes > NT_SHOT_LL_BYTES) {
+        return nt_fail(err, NT_E_MISSING, 0, "one_shot/ll takes at most %d bytes",
+                       NT_SHOT_LL_BYTES);
+    }
     stage = nt_shot_stage_bytes(cs->bytes, i->world, call->algo, call->proto);
     if (stage > i->half_bytes) {
         return nt_fail(err, NT_E_MISSING, 0, "it needs a stage of %llu bytes, there are %llu",
                        (unsigned long long)stage, (unsigned long long)i->half_bytes);
     }
-    wanted = call->algo == NT_ONE_SHOT ? vectors : (vectors + i->world - 1) / i->world;
+    wanted = call->algo == NT_TWO_SHOT ? (vectors + i->world - 1) / i->world
+             : call->proto == NT_LL    ? (cs->bytes + 7) / 8
+                                       : vectors;
     wanted = (wanted + NT_SHOT_THREADS - 1) / NT_SHOT_THREADS;
     if (call->channels == 0) {
         call->channels = (uint16_t)(wanted < i->usual_blocks ? wanted : i->usual_blocks);
@@ -443,6 +461,7 @@ int nt_ipc_issue(const struct nt_ipc *i, const struct nt_plan *plan, const struc
     bool in_place = plan->cs.place == NT_IN_PLACE;
     for (unsigned r = 0; r < i->world; r++) {
         s.stage[r] = stage_of(i, r);
+        s.ll[r] = i->host ? NULL : (uint64_t *)(void *)(i->map[r] + ll_at());
         s.flags[r] = (uint64_t *)(void *)(i->host ? i->shared + host_flags(r) : i->map[r]);
         if (chosen->proto == NT_DIRECT) { /* the slots lie at the same place on every rank */
             s.out[r] = (char *)i->map_out[r] + ((char *)out - i->pool.out);

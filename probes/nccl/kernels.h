@@ -9,9 +9,7 @@
 extern "C" {
 #endif
 
-enum {
-    NT_PRODUCT_SIZE = 1024
-}; /* rows and columns of the busy matrices, fp32 */
+enum { NT_PRODUCT_SIZE = 1024 }; /* rows and columns of the busy matrices, fp32 */
 
 int nt_kernel_fill(struct CUstream_st *s, void *buf, uint64_t count, const struct nt_pattern *p);
 int nt_kernel_compare(struct CUstream_st *s, const void *buf, uint64_t count,

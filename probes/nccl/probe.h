@@ -26,7 +26,7 @@ struct nt_probe {
     struct nt_barrier barrier; /* page NULL: the ranks are on several hosts */
     int32_t *word;             /* device: a vote, the closing barrier */
     struct nt_cpu cpu;
-    uint64_t free_at_start;    /* device memory when the buffers were there and NCCL was not */
+    uint64_t free_at_start; /* device memory when the buffers were there and NCCL was not */
     bool used[NT_COLL_COUNT][NT_ALGO_COUNT + 1][NT_PROTO_COUNT + 1]; /* connected by some call */
     /* Calls that this communicator has made and NCCL allows, by hash; 0: free. The same on every
      * rank, for all get the same questions. */

@@ -14,6 +14,14 @@ static __global__ void __launch_bounds__(threads, blocks_each)
                 ONE_SHOT, DIRECT);
 }
 
+template <int DTYPE, int WORLD>
+static __global__ void __launch_bounds__(threads, blocks_each)
+    shot_ll(const __grid_constant__ struct nt_shot s)
+{
+    struct nt_lane l = {blockIdx.x, gridDim.x, threadIdx.x, blockDim.x, 0};
+    nt_shot_run_ll(&s, l, WORLD != 0 ? WORLD : s.world, DTYPE);
+}
+
 typedef void (*shot_fn)(struct nt_shot s);
 
 template <int DTYPE, bool ONE_SHOT, bool DIRECT> static shot_fn of_world(uint32_t world)
@@ -24,9 +32,20 @@ template <int DTYPE, bool ONE_SHOT, bool DIRECT> static shot_fn of_world(uint32_
                         : shot<DTYPE, 0, ONE_SHOT, DIRECT>;
 }
 
+template <int DTYPE> static shot_fn ll_of_world(uint32_t world)
+{
+    return world == 2   ? shot_ll<DTYPE, 2>
+           : world == 4 ? shot_ll<DTYPE, 4>
+           : world == 8 ? shot_ll<DTYPE, 8>
+                        : shot_ll<DTYPE, 0>;
+}
+
 template <int DTYPE> static shot_fn of_dtype(uint32_t world, int algo, int proto)
 {
     bool direct = proto == NT_DIRECT;
+    if (proto == NT_LL) {
+        return ll_of_world<DTYPE>(world);
+    }
     return algo == NT_ONE_SHOT
                ? (direct ? of_world<DTYPE, true, true>(world) : of_world<DTYPE, true, false>(world))
                : (direct ? of_world<DTYPE, false, true>(world)
@@ -53,7 +72,7 @@ int nt_kernel_shots_load(uint32_t world, unsigned *ret_blocks)
     int least = 0;
     for (uint8_t dtype : dtypes) {
         for (int algo = NT_ONE_SHOT; algo <= NT_TWO_SHOT; algo++) {
-            for (int proto = NT_PULL; proto <= NT_DIRECT; proto++) { /* push is pull's kernel */
+            for (int proto : {NT_LL, NT_PULL, NT_DIRECT}) { /* push is pull's kernel */
                 int each = 0;
                 cudaError_t e = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
                     &each, pick(dtype, world, algo, proto), threads, 0);

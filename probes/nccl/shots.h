@@ -6,7 +6,9 @@
  * Variants   one_shot: every rank adds up everything, one meeting; two_shot: every rank adds up its
  *            share and all take it, two meetings. push: ranks only write data into each other's
  *            stage; pull: they only read it; direct: on the callers' own buffers, which all ranks
- *            have mapped, with a meeting before and one after.
+ *            have mapped, with a meeting before and one after. ll (one_shot, small calls): push
+ *            without a meeting, as NCCL's protocol of that name: each 8 bytes stored hold 4 of data
+ *            and the number of the call, and whoever reads them waits for the number.
  * Sums       rank 0 first, then rank 1, …, in fp32, rounded once: every rank gets the same bits.
  * Meetings   block b of a rank meets block b of all others, through flags[block][from] in each
  *            rank's memory. A flag only ever grows: epoch of the call + number of the meeting. The
@@ -22,6 +24,8 @@
  *            after its call n has ended (calls of a stream run one after the other). So nobody
  *            still reads call n's data, and no meeting is needed at the end. All blocks see one
  *            epoch: block 0 moves on those of the blocks that did not run.
+ *            What ll writes lies apart, in a stage where nothing but numbers of earlier calls can
+ *            stand; it has halves for the same reason, as each rank waits for data of all others.
  * Elements   block b handles vectors of 16 bytes number (b * lanes + lane) + k * blocks * lanes of
  *            each part on every rank, so what a block reads was written by the same block of the
  *            peer: a meeting of blocks is enough.
@@ -41,6 +45,8 @@ enum {
     NT_SHOT_MEETINGS = 2, /* flags grow by this much with each call */
     NT_SHOT_FLAG_BYTES = NT_SHOT_BLOCKS * NT_SHOT_RANKS * 8,
     NT_SHOT_EPOCH_BYTES = NT_SHOT_BLOCKS * 8,
+    NT_SHOT_LL_BYTES = 1 << 16,              /* most data of an ll call */
+    NT_SHOT_LL_UNITS = NT_SHOT_LL_BYTES / 8, /* 8 bytes of data, 16 of the stage */
 };
 /* Of `words`. From NT_SHOT_BLOCK on: who gave up first, on whom, and what it had seen of what. */
 enum {
@@ -57,7 +63,8 @@ enum {
 struct nt_shot {
     const void *in[NT_SHOT_RANKS]; /* direct: of all ranks; else only the own is used */
     void *out[NT_SHOT_RANKS];
-    void *stage[NT_SHOT_RANKS]; /* of all ranks, two halves of half_bytes each */
+    void *stage[NT_SHOT_RANKS];  /* of all ranks, two halves of half_bytes each */
+    uint64_t *ll[NT_SHOT_RANKS]; /* of all ranks, nt_shot_ll_stage_bytes() */
     uint64_t *flags[NT_SHOT_RANKS];
     uint64_t *epoch; /* own, [NT_SHOT_BLOCKS] */
     uint32_t *words; /* host memory, [NT_SHOT_WORDS] */
@@ -66,12 +73,18 @@ struct nt_shot {
     uint8_t dtype, algo, proto;
 };
 
+/* Bytes of the stage of ll, both halves. */
+static inline uint64_t nt_shot_ll_stage_bytes(unsigned world)
+{
+    return 2ULL * world * NT_SHOT_LL_UNITS * 16;
+}
+
 /* Bytes of one half of the stage that a call needs; 0: none. */
 static inline uint64_t nt_shot_stage_bytes(uint64_t bytes, unsigned world, int algo, int proto)
 {
     uint64_t vectors = (bytes + NT_SHOT_VEC - 1) / NT_SHOT_VEC;
     uint64_t part = (vectors + world - 1) / world * NT_SHOT_VEC, whole = part * world;
-    if (proto == NT_DIRECT) {
+    if (proto == NT_DIRECT || proto == NT_LL) {
         return 0;
     }
     if (algo == NT_ONE_SHOT) {
@@ -107,6 +120,18 @@ NT_SHOT_FN uint64_t nt_shot_load(const uint64_t *p)
 NT_SHOT_FN void nt_shot_store(uint64_t *p, uint64_t v)
 {
     asm volatile("st.release.sys.global.u64 [%0], %1;" : : "l"(p), "l"(v) : "memory");
+}
+/* Each word of 64 bits arrives whole. */
+NT_SHOT_FN void nt_shot_store_unit(uint64_t *p, uint64_t a, uint64_t b)
+{
+    asm volatile("st.volatile.global.v2.u64 [%0], {%1, %2};" : : "l"(p), "l"(a), "l"(b) : "memory");
+}
+NT_SHOT_FN void nt_shot_load_unit(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    asm volatile("ld.volatile.global.v2.u64 {%0, %1}, [%2];"
+                 : "=l"(*a), "=l"(*b)
+                 : "l"(p)
+                 : "memory");
 }
 NT_SHOT_FN uint32_t nt_shot_word(const uint32_t *p)
 {
@@ -159,6 +184,16 @@ NT_SHOT_FN uint64_t nt_shot_load(const uint64_t *p)
 NT_SHOT_FN void nt_shot_store(uint64_t *p, uint64_t v)
 {
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+NT_SHOT_FN void nt_shot_store_unit(uint64_t *p, uint64_t a, uint64_t b)
+{
+    __atomic_store_n(p, a, __ATOMIC_RELAXED);
+    __atomic_store_n(p + 1, b, __ATOMIC_RELAXED);
+}
+NT_SHOT_FN void nt_shot_load_unit(const uint64_t *p, uint64_t *a, uint64_t *b)
+{
+    *a = __atomic_load_n(p, __ATOMIC_RELAXED);
+    *b = __atomic_load_n(p + 1, __ATOMIC_RELAXED);
 }
 NT_SHOT_FN uint32_t nt_shot_word(const uint32_t *p)
 {
@@ -308,22 +343,29 @@ NT_SHOT_FN void nt_shot_give_up(const struct nt_shot *s, uint32_t block, uint32_
     }
 }
 
+/* Once in a thousand polls of a wait: may it go on? *begin: 0 at first. */
+NT_SHOT_FN bool nt_shot_patient(const struct nt_shot *s, uint32_t block, uint32_t from,
+                                uint64_t seen, uint64_t until, uint64_t *begin)
+{
+    uint64_t now = nt_shot_clock();
+    *begin = *begin == 0 ? now : *begin;
+    if (now - *begin > s->limit_ns || nt_shot_word(&s->words[NT_SHOT_STOP]) != 0 ||
+        nt_shot_word(&s->words[NT_SHOT_GAVE_UP]) != 0) {
+        nt_shot_give_up(s, block, from, seen, until, now - *begin);
+        return false;
+    }
+    return true;
+}
+
 /* Block `block` of this rank waits for the same block of rank `from`. */
 NT_SHOT_FN bool nt_shot_wait(const struct nt_shot *s, uint32_t block, uint32_t from, uint64_t until)
 {
     const uint64_t *flag = &s->flags[s->rank][(uint64_t)block * NT_SHOT_RANKS + from];
     uint64_t begin = 0;
     for (uint32_t polls = 1; nt_shot_load(flag) < until; polls++) {
-        uint64_t now;
         if (polls % 1024 != 0) {
             nt_shot_pause();
-            continue;
-        }
-        now = nt_shot_clock();
-        begin = begin == 0 ? now : begin;
-        if (now - begin > s->limit_ns || nt_shot_word(&s->words[NT_SHOT_STOP]) != 0 ||
-            nt_shot_word(&s->words[NT_SHOT_GAVE_UP]) != 0) {
-            nt_shot_give_up(s, block, from, nt_shot_load(flag), until, now - begin);
+        } else if (!nt_shot_patient(s, block, from, nt_shot_load(flag), until, &begin)) {
             return false;
         }
     }
@@ -566,6 +608,121 @@ NT_SHOT_FN bool nt_shot_two_staged(const struct nt_shot *s, const struct nt_lane
     return true;
 }
 
+/* 8 bytes of a buffer, of which the last may be cut. */
+NT_SHOT_FN void nt_shot_get_unit(const void *base, uint64_t u, uint64_t bytes, uint32_t *w)
+{
+    w[0] = w[1] = 0;
+    if ((u + 1) * 8 <= bytes) {
+        w[0] = ((const uint32_t *)base)[2 * u];
+        w[1] = ((const uint32_t *)base)[2 * u + 1];
+        return;
+    }
+    for (uint64_t at = u * 8, k = 0; at + k < bytes; k += 2) {
+        uint32_t h = *(const uint16_t *)((const char *)base + at + k);
+        w[k / 4] |= h << (8 * (k % 4));
+    }
+}
+
+NT_SHOT_FN void nt_shot_put_unit(void *base, uint64_t u, uint64_t bytes, const uint32_t *w)
+{
+    if ((u + 1) * 8 <= bytes) {
+        ((uint32_t *)base)[2 * u] = w[0];
+        ((uint32_t *)base)[2 * u + 1] = w[1];
+        return;
+    }
+    for (uint64_t at = u * 8, k = 0; at + k < bytes; k += 2) {
+        *(uint16_t *)((char *)base + at + k) = (uint16_t)(w[k / 4] >> (8 * (k % 4)));
+    }
+}
+
+/* Waits until rank `from` has put this call's unit. */
+NT_SHOT_FN bool nt_shot_take_unit(const struct nt_shot *s, uint32_t block, uint32_t from,
+                                  const uint64_t *p, uint32_t number, uint32_t *w)
+{
+    uint64_t begin = 0;
+    for (uint32_t polls = 1;; polls++) {
+        uint64_t a, b;
+        nt_shot_load_unit(p, &a, &b);
+        if ((uint32_t)(a >> 32) == number && (uint32_t)(b >> 32) == number) {
+            w[0] = (uint32_t)a;
+            w[1] = (uint32_t)b;
+            return true;
+        }
+        if (polls % 1024 != 0) {
+            nt_shot_pause();
+        } else if (!nt_shot_patient(s, block, from, a >> 32, number, &begin)) {
+            return false;
+        }
+    }
+}
+
+/* A call's number in the units: never that of memory nobody wrote. It comes again after 2^31 calls,
+ * far longer than a gang lives. */
+NT_SHOT_FN uint32_t nt_shot_number(uint64_t epoch)
+{
+    return 0x80000000U | (uint32_t)(epoch / NT_SHOT_MEETINGS);
+}
+
+NT_SHOT_FN bool nt_shot_ll(const struct nt_shot *s, const struct nt_lane *l, unsigned world,
+                           int dtype)
+{
+    uint64_t units = (s->bytes + 7) / 8, step = (uint64_t)l->blocks * l->lanes;
+    uint64_t own = (uint64_t)l->block * l->lanes + l->lane;
+    uint64_t half = l->epoch / NT_SHOT_MEETINGS % 2 * world * NT_SHOT_LL_UNITS;
+    uint32_t number = nt_shot_number(l->epoch), w[2];
+    bool ok = true;
+    for (uint64_t u = own; u < units; u += step) {
+        nt_shot_get_unit(s->in[s->rank], u, s->bytes, w);
+        NT_SHOT_UNROLL
+        for (unsigned r = 0; r < world; r++) {
+            if (r != s->rank) {
+                nt_shot_store_unit(s->ll[r] + 2 * (half + s->rank * NT_SHOT_LL_UNITS + u),
+                                   (uint64_t)number << 32 | w[0], (uint64_t)number << 32 | w[1]);
+            }
+        }
+    }
+    for (uint64_t u = own; ok && u < units; u += step) {
+        float sum[NT_SHOT_SUMS] = {0};
+        NT_SHOT_UNROLL
+        for (unsigned r = 0; r < world; r++) {
+            if (r == s->rank) {
+                nt_shot_get_unit(s->in[s->rank], u, s->bytes, w);
+            } else {
+                ok = ok && nt_shot_take_unit(s, l->block, r,
+                                             s->ll[s->rank] + 2 * (half + r * NT_SHOT_LL_UNITS + u),
+                                             number, w);
+            }
+            nt_shot_add_word(sum, w[0], 0, dtype, r == 0);
+            nt_shot_add_word(sum, w[1], 1, dtype, r == 0);
+        }
+        if (ok) {
+            w[0] = nt_shot_round_word(sum, 0, dtype);
+            w[1] = nt_shot_round_word(sum, 1, dtype);
+            nt_shot_put_unit(s->out[s->rank], u, s->bytes, w);
+        }
+    }
+    return nt_shot_all(ok);
+}
+
+/* The call is over for this block. All lanes have read the epoch: the block has met since. */
+NT_SHOT_FN void nt_shot_move_on(const struct nt_shot *s, const struct nt_lane *l)
+{
+    if (l->lane == 0) {
+        s->epoch[l->block] = l->epoch + NT_SHOT_MEETINGS;
+    }
+    for (uint32_t b = l->blocks + l->lane; l->block == 0 && b < NT_SHOT_BLOCKS; b += l->lanes) {
+        s->epoch[b] = l->epoch + NT_SHOT_MEETINGS;
+    }
+}
+
+NT_SHOT_FN void nt_shot_run_ll(const struct nt_shot *s, struct nt_lane l, unsigned world, int dtype)
+{
+    l.epoch = s->epoch[l.block];
+    if (nt_shot_ll(s, &l, world, dtype)) {
+        nt_shot_move_on(s, &l);
+    }
+}
+
 /* One call, by all lanes of all blocks. world, dtype and variant are those of s, as constants where
  * they are known; batch: vectors that a lane has in flight together, batch * world <=
  * NT_SHOT_FLIGHT; 0 where world is not a constant. */
@@ -584,13 +741,7 @@ NT_SHOT_FN void nt_shot_run(const struct nt_shot *s, struct nt_lane l, unsigned 
     } else {
         ok = nt_shot_two_staged(s, &l, world, dtype, batch, &p);
     }
-    if (!ok) {
-        return;
-    }
-    if (l.lane == 0) { /* all lanes have read it before the meeting */
-        s->epoch[l.block] = l.epoch + NT_SHOT_MEETINGS;
-    }
-    for (uint32_t b = l.blocks + l.lane; l.block == 0 && b < NT_SHOT_BLOCKS; b += l.lanes) {
-        s->epoch[b] = l.epoch + NT_SHOT_MEETINGS;
+    if (ok) {
+        nt_shot_move_on(s, &l);
     }
 }

@@ -38,7 +38,8 @@ static struct nt_measure question(int backend, int algo, int proto, uint64_t byt
 
 static const struct {
     int backend, algo, proto;
-} calls[] = {{NT_BE_IPC, NT_ONE_SHOT, NT_PUSH},
+} calls[] = {{NT_BE_IPC, NT_ONE_SHOT, NT_LL},
+             {NT_BE_IPC, NT_ONE_SHOT, NT_PUSH},
              {NT_BE_IPC, NT_ONE_SHOT, NT_PULL},
              {NT_BE_IPC, NT_ONE_SHOT, NT_DIRECT},
              {NT_BE_IPC, NT_TWO_SHOT, NT_PUSH},
@@ -53,8 +54,9 @@ enum { CALLS = sizeof(calls) / sizeof(calls[0]) };
 static void check_one(struct ranks *r, const struct nt_measure *m)
 {
     struct nt_msg got[RANKS_MAX];
-    bool exists =
-        m->call.algo != NT_ONE_SHOT || m->call.proto != NT_DIRECT || m->cs.place != NT_IN_PLACE;
+    bool exists = m->call.algo != NT_ONE_SHOT ||
+                  ((m->call.proto != NT_DIRECT || m->cs.place != NT_IN_PLACE) &&
+                   (m->call.proto != NT_LL || m->cs.bytes <= 1 << 16));
     ranks_measure(r, m, got);
     for (unsigned k = 0; k < r->n; k++) {
         const struct nt_result *x = &got[k].result;

@@ -21,6 +21,7 @@ static const struct {
 } variants[] = {
     {NT_BE_REGISTERED, -1, -1, 0},
     {NT_BE_NCCL_SYMMETRIC, -1, -1, 0},
+    {NT_BE_IPC, NT_ONE_SHOT, NT_LL, 0},
     {NT_BE_IPC, NT_ONE_SHOT, NT_PUSH, 0},
     {NT_BE_IPC, NT_ONE_SHOT, NT_PULL, 0},
     {NT_BE_IPC, NT_ONE_SHOT, NT_DIRECT, 0},

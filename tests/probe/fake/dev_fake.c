@@ -496,7 +496,11 @@ static int run_shot(void *arg)
     }
     for (unsigned b = 0; b < c->blocks; b++) {
         const struct nt_lane lane = {.block = b, .blocks = c->blocks, .lanes = 1};
-        nt_shot_run(&c->s, lane, world, c->s.dtype, batch, c->s.algo == NT_ONE_SHOT, direct);
+        if (c->s.proto == NT_LL) {
+            nt_shot_run_ll(&c->s, lane, world, c->s.dtype);
+        } else {
+            nt_shot_run(&c->s, lane, world, c->s.dtype, batch, c->s.algo == NT_ONE_SHOT, direct);
+        }
     }
     if (shot_fault(c, "wrong")) {
         ((char *)c->s.out[c->s.rank])[c->s.bytes - 1] ^= 0x10;
