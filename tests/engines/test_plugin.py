@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 HERE = pathlib.Path(__file__).resolve().parent
 SOURCE = pathlib.Path(os.environ.get("NT_SOURCE_DIR") or HERE.parents[1])
@@ -426,6 +427,29 @@ class Engines(unittest.TestCase):
         self.assertEqual({p.stem for p in place.glob("*.backends")}, set(texts) - {"dead"})
         receipt.tidy(str(place), "b", "h", most=1)
         self.assertEqual({p.stem for p in place.glob("*.backends")}, {"alive", "elsewhere", "foreign", "new"})
+
+    def test_ranks_that_tidy_at_once_all_keep_their_receipts(self):
+        """The other rank removes a file between this one's listing, reading and removing."""
+        receipt = importlib.import_module("nccltune_engines.receipt")
+        place = pathlib.Path(self.folder.name)
+        for i in range(4):
+            (place / f"{i}.backends").write_text("nccltune-backends 1\nprocess 999999999 1 b h\n")
+        os.mkfifo(place / "pipe.backends")
+        names = os.listdir(place) + ["gone.backends"]
+        with mock.patch.object(receipt.os, "listdir", return_value=names):
+            receipt.tidy(str(place), "b", "h", most=0)
+        self.assertEqual([p.name for p in place.iterdir()], ["pipe.backends"])
+
+        (place / "late.backends").write_text("nccltune-backends 1\nprocess 999999999 1 b h\n")
+        unlink = os.unlink
+
+        def raced(path):
+            unlink(path)
+            unlink(path)
+
+        with mock.patch.object(receipt.os, "unlink", raced):
+            receipt.tidy(str(place), "b", "h", most=0)
+        self.assertFalse((place / "late.backends").exists())
 
     @unittest.skipUnless(os.environ.get("NT_BUILD_DIR"), "no built program")
     def test_doctor_reads_what_the_plugin_wrote(self):

@@ -18,6 +18,7 @@ import os
 import stat
 
 SUFFIX, MOST = ".backends", 512
+READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def folder():
@@ -56,19 +57,36 @@ def mapped_libraries():
     return found
 
 
-def tidy(place, boot, host, most=MOST):
-    """Removes the oldest receipts of processes that are gone, down to `most`. One of another host may live unseen."""
-    names = [n for n in os.listdir(place) if n.endswith(SUFFIX)]
-    if len(names) <= most:
-        return
-    paths = sorted((os.path.join(place, n) for n in names), key=lambda p: os.lstat(p).st_mtime_ns)
-    for path in paths[:len(paths) - most]:
-        with open(path, encoding="utf-8", errors="replace", opener=lambda p, _: os.open(p, os.O_RDONLY | os.O_NOFOLLOW)) as f:
+def age(path):
+    try:
+        return os.lstat(path).st_mtime_ns
+    except OSError:  # another rank tidies, too, and was first
+        return 0
+
+
+def is_dead(path, boot, host):
+    """Whether a receipt is of a process that is gone. What cannot be read is left."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", opener=lambda p, _: os.open(p, READ)) as f:
             lines = f.read(512).split("\n")
-        words = lines[1].split(" ") if len(lines) > 1 else []
-        if len(words) == 5 and words[0] == "process" and (words[3] != boot or (
-                words[4] == host and not os.path.exists(f"/proc/{words[1]}"))):
-            os.unlink(path)
+    except OSError:
+        return False
+    words = lines[1].split(" ") if len(lines) > 1 else []
+    return len(words) == 5 and words[0] == "process" and (words[3] != boot or (
+        words[4] == host and not os.path.exists(f"/proc/{words[1]}")))
+
+
+def tidy(place, boot, host, most=MOST):
+    """Removes the oldest receipts of processes that are gone, down to `most`. One of another host may live unseen. The ranks of
+    a job do so at the same moment: what another one has removed is no error."""
+    names = [n for n in os.listdir(place) if n.endswith(SUFFIX)]
+    paths = sorted((os.path.join(place, n) for n in names), key=age)
+    for path in paths[:max(len(paths) - most, 0)]:
+        if is_dead(path, boot, host):
+            try:
+                os.unlink(path)
+            except FileNotFoundError:
+                pass
 
 
 class Receipt:
