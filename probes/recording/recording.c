@@ -1,9 +1,12 @@
 #include "probes/recording/recording.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
 #include "probes/recording/recording_priv.h"
@@ -595,15 +598,34 @@ int nt_recording_parse(const char *text, size_t len, const char *what, struct nt
     return 0;
 }
 
+/* A pipe is refused, not waited for: a recording is opened more than once. */
+static int open_file(const char *path, gzFile *ret, struct nt_err *err)
+{
+    struct stat st;
+    int rc = 0, fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+
+    if (fd < 0) {
+        return nt_fail(err, errno == ENOENT ? NT_E_INVAL : NT_E_IO, errno, "open %s", path);
+    }
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "%s is no regular file", path);
+    } else if ((*ret = gzdopen(fd, "rb")) == NULL) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "open %s", path);
+    }
+    if (rc != 0) {
+        (void)close(fd);
+    }
+    return rc;
+}
+
 int nt_recording_unpack(const char *path, struct nt_buf *out, bool *ret_cut, struct nt_err *err)
 {
-    gzFile in = gzopen(path, "rbe");
+    gzFile in = NULL;
     char *chunk = malloc(1 << 16);
-    int n = 0, rc = 0, code = Z_OK;
+    int n = 0, code = Z_OK, rc = open_file(path, &in, err);
 
-    if (in == NULL || chunk == NULL) {
-        rc = nt_fail(err, in == NULL && errno == ENOENT ? NT_E_INVAL : NT_E_IO, errno, "open %s",
-                     path);
+    if (rc == 0 && chunk == NULL) {
+        rc = nt_fail(err, NT_E_NOMEM, 0, "open %s", path);
     }
     while (rc == 0 && (n = gzread(in, chunk, 1 << 16)) > 0) {
         nt_buf_add(out, chunk, (size_t)n);

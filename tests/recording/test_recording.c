@@ -224,6 +224,10 @@ static void test_load_is_strict(void **state)
     (void)state;
     temp_path(path, sizeof(path));
     assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
+    assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes to it: refused, not waited for */
+    assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
+    assert_non_null(strstr(e.msg, "no regular file"));
+    (void)unlink(path);
     assert_int_equal(nt_recorder_open(path, facts, &w, NULL, NULL), 0);
     add_block(w, 1);
     assert_int_equal(nt_recorder_open(path, facts, &second, NULL, &e), -NT_E_INVAL);
