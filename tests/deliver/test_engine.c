@@ -180,6 +180,20 @@ static void judge(const char *environment, const char *text, const char *active,
     nt_proc_done(&p);
 }
 
+/* A server's parent is told, too, and has neither NCCL nor a receipt: it waits, and is told. */
+static void test_told_without_nccl(void **state)
+{
+    static struct nt_doctor_verdict v;
+    struct nt_proc p = make_proc(9, "server", "HOME=/" BACKENDS, NULL, "");
+    struct nt_doctor_world w = {.active_env = false};
+    struct nt_doctor_facts f = {.proc = &p, .no_receipt = ""};
+    (void)state;
+    nt_doctor_judge(&f, &w, &v);
+    assert_int_equal(v.verdict, NT_DR_WAITING);
+    assert_false(v.counts);
+    nt_proc_done(&p);
+}
+
 static void test_verdicts(void **state)
 {
     static const struct {
@@ -347,9 +361,10 @@ static void test_of_one_process(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_what_is_read), cmocka_unit_test(test_what_is_refused),
-        cmocka_unit_test(test_bounds),       cmocka_unit_test(test_verdicts),
-        cmocka_unit_test(test_the_job),      cmocka_unit_test(test_of_one_process),
+        cmocka_unit_test(test_what_is_read),   cmocka_unit_test(test_what_is_refused),
+        cmocka_unit_test(test_bounds),         cmocka_unit_test(test_told_without_nccl),
+        cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_the_job),
+        cmocka_unit_test(test_of_one_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

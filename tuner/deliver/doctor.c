@@ -462,7 +462,7 @@ void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, bool disagree,
         ret->counted > 0 && ret->by_verdict[NT_DR_APPLIED] == ret->counted && !ret->disagree;
     if (ret->counted == 0) {
         (void)snprintf(ret->text, sizeof(ret->text),
-                       "no process here has NCCL and a GPU, or a receipt");
+                       "no process here has NCCL and a GPU, or has made a communicator");
         return;
     }
     at = snprintf(ret->text, sizeof(ret->text), "%sapplied in %u of %u",

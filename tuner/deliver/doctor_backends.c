@@ -93,6 +93,9 @@ void nt_doctor_engine(const struct nt_doctor_facts *f, const struct nt_doctor_wo
                           "backends: told of table %.12s, and no plugin of an engine left a "
                           "receipt: is share/nccltune/engines in its PYTHONPATH or packages?",
                           told);
+        } else if (told != NULL && told[0] != '\0' && v->verdict == NT_DR_NOT_TOLD) {
+            v->verdict = NT_DR_WAITING;
+            nt_doctor_say(v, "told of backends; no plugin of an engine has left a receipt");
         }
         return;
     }
