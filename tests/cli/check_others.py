@@ -74,6 +74,9 @@ CASES = [
     (["predict", "two.xml", "--nodes", "4294967295"], 2, [], "--nodes"),
 ]
 
+# Output of more and of less than a buffer, with an answer and with "no".
+FULL = [(["predict", "--help"], 1), (["jobs", "--db", "r.db"], 1), (["doctor", "--proc", "."], 1), (["serve", "--openapi"], 1)]
+
 
 def main():
     failed = 0
@@ -91,6 +94,12 @@ def main():
             if r.returncode != code or missing or complains not in r.stderr:
                 failed += 1
                 print(f"{args}: exit {r.returncode} (want {code}), missing {missing}, stderr {r.stderr!r}\n{r.stdout}")
+        for args, code in FULL:
+            with open("/dev/full", "w", encoding="utf-8") as full:
+                r = subprocess.run([NCCLTUNE, *args], stdout=full, stderr=subprocess.PIPE, text=True, cwd=folder)
+            if r.returncode != code or "output could not be written" not in r.stderr:
+                failed += 1
+                print(f"{args} > /dev/full: exit {r.returncode} (want {code}), stderr {r.stderr!r}")
     print(f"{len(CASES)} cases, {failed} failed")
     return 1 if failed else 0
 

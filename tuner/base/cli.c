@@ -358,6 +358,7 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
 {
     struct nt_err err = {.code = NT_OK};
     const struct nt_command *cmd;
+    bool lost;
     int rc;
 
     if (argc < 2) {
@@ -376,8 +377,11 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
         cmd = find_command(commands, argv[1], &err);
         rc = cmd != NULL ? run_command(program, cmd, argc - 2, argv + 2, &err) : -NT_E_INVAL;
     }
-    if (fflush(stdout) != 0 && rc == 0) {
-        rc = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
+    /* What is longer than the buffer was lost before the flush, which then has nothing to do. */
+    lost = fflush(stdout) != 0 || ferror(stdout);
+    if (lost && (rc == 0 || err.msg[0] == '\0')) {
+        int io = nt_fail(&err, NT_E_IO, 0, "standard output could not be written");
+        rc = rc == 0 ? io : rc;
     }
     if (rc != 0 && err.msg[0] != '\0') {
         nt_text_plain(
