@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 NCCLTUNE, SAMPLE, PLUGINS, LIVE, SOURCE = sys.argv[1:6]
@@ -385,7 +386,23 @@ class Install(Case):
         self.install("--python", "/bin/true", rc=2)
         self.install("--python", "/nonexistent", rc=2)
         self.install(rc=2)
+        stays = self.dir / "stays"  # closes its output, and does not end
+        stays.write_text("#!/bin/sh\nexec >&-\nexec sleep 600\n")
+        stays.chmod(0o755)
+        start = time.monotonic()
+        self.install("--python", stays, rc=2)
+        self.assertLess(time.monotonic() - start, 10)
         self.assertEqual(self.files(), [])
+
+    def test_nothing_of_the_packages_is_run(self):
+        venv, ran = self.dir / "venv", self.dir / "ran"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
+        (packages,) = venv.glob("lib/python3*/site-packages")
+        (packages / "x.pth").write_text(f"import pathlib; pathlib.Path({str(ran)!r}).touch()\n")
+        self.install("--python", venv / "bin/python3", "--dry-run")
+        self.assertFalse(ran.exists())
+        venv.chmod(0o777)  # who can write here says by pyvenv.cfg whose modules are run
+        self.install("--python", venv / "bin/python3", "--dry-run", rc=1)
 
 
 if __name__ == "__main__":

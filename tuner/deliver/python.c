@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include "tuner/deliver/install.h"
 
-enum { ANSWER_MS = 20000 };
+enum { ANSWER_MS = 9000, END_MS = 2000 };
 
 struct question {
     const char *script, *arg; /* of python -c */
@@ -24,11 +24,12 @@ struct question {
 };
 enum { MOST_INPUT = 32768, MOST_ANSWER = 1 << 20 };
 
-/* -I: nothing from the caller's folder or environment is imported on the way. */
+/* -I: nothing from the caller's folder or environment is imported on the way, and -S: nothing that
+ * a .pth file of the packages names; they may be another user's. */
 static int start(const char *python, const struct question *q, int in, int out, pid_t *ret)
 {
     static char path[] = "PATH=/usr/bin:/bin", off[] = "NCCLTUNE_DISABLE=1";
-    char *argv[] = {(char *)(uintptr_t)python, "-I", "-c", (char *)(uintptr_t)q->script,
+    char *argv[] = {(char *)(uintptr_t)python, "-IS", "-c", (char *)(uintptr_t)q->script,
                     (char *)(uintptr_t)q->arg, NULL},
          *env[] = {path, off, NULL};
     posix_spawn_file_actions_t files;
@@ -68,29 +69,64 @@ static bool answer(int fd, char *out, size_t size)
     }
 }
 
-/* Whoever can write to the interpreter would be run by us. */
+static bool is_safe(const struct stat *st)
+{
+    return (st->st_uid == 0 || st->st_uid == geteuid()) &&
+           ((st->st_mode & S_IWOTH) == 0 || (S_ISDIR(st->st_mode) && (st->st_mode & S_ISVTX) != 0));
+}
+
+/* Whoever can write to the interpreter would be run by us; and whoever can write to the environment
+ * that it lies in, whose pyvenv.cfg says where it finds its modules. */
 static int check_interpreter(const char *python, struct nt_err *err)
 {
+    static const char *const around[] = {".", "..", "pyvenv.cfg", "../pyvenv.cfg"};
+    const char *slash = strrchr(python, '/');
+    char path[PATH_MAX];
     struct stat st;
-    if (python[0] != '/' && strchr(python, '/') == NULL) {
+    if (slash == NULL) {
         return nt_fail(err, NT_E_INVAL, 0, "--python %s: name it by its path", python);
     }
     if (stat(python, &st) != 0) {
         return nt_fail(err, NT_E_INVAL, errno, "%s", python);
     }
-    if (!S_ISREG(st.st_mode) || (st.st_uid != 0 && st.st_uid != geteuid()) ||
-        (st.st_mode & S_IWOTH) != 0) {
+    if (!S_ISREG(st.st_mode) || !is_safe(&st)) {
         return nt_fail(err, NT_E_NO, 0,
                        "%s: must be a file of root or of this user that others cannot write to",
                        python);
     }
+    for (size_t i = 0; i < sizeof(around) / sizeof(around[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - python), python, around[i]);
+        if (stat(path, &st) == 0 && !is_safe(&st)) {
+            return nt_fail(err, NT_E_NO, 0,
+                           "%s: %s must be root's or this user's, and nothing that others can "
+                           "write to",
+                           python, path);
+        }
+    }
     return 0;
+}
+
+/* Its end within the time. One that closes its output and goes on is ended. */
+static bool ended_well(pid_t child)
+{
+    const struct timespec wait = {.tv_nsec = 10000000};
+    int status = 0;
+
+    for (int ms = 0; ms < END_MS; ms += 10) {
+        if (waitpid(child, &status, WNOHANG) != 0) {
+            return status == 0;
+        }
+        (void)nanosleep(&wait, NULL);
+    }
+    (void)kill(child, SIGKILL);
+    (void)waitpid(child, &status, 0);
+    return false;
 }
 
 /* What the script prints; false: it could not be started, failed, or took too long. */
 static bool ask(const char *python, const struct question *q, char *out, size_t size)
 {
-    int in[2], fds[2], status = 0;
+    int in[2], fds[2];
     bool told = false;
     pid_t child = -1;
 
@@ -112,16 +148,23 @@ static bool ask(const char *python, const struct question *q, char *out, size_t 
         if (!told) {
             (void)kill(child, SIGKILL);
         }
-        (void)waitpid(child, &status, 0);
+        told = ended_well(child) && told;
     }
     (void)close(fds[0]);
-    return told && status == 0;
+    return told;
 }
 
 int nt_python_packages(const char *python, char *out, size_t size, struct nt_err *err)
 {
-    const struct question q = {.script = "import sysconfig; print(sysconfig.get_path('purelib'))",
-                               .input = ""};
+    /* Only `site`, which is not run, would know of a virtual environment before Python 3.14. */
+    static const char script[] =
+        "import os, sys, sysconfig as s\n"
+        "b = os.path.dirname(os.path.abspath(sys.executable))\n"
+        "v = [d for d in (b, os.path.dirname(b)) if os.path.isfile(os.path.join(d, "
+        "'pyvenv.cfg'))]\n"
+        "print(s.get_path('purelib', 'posix_prefix', {'base': os.path.dirname(b)}) if v "
+        "else s.get_path('purelib'))\n";
+    const struct question q = {.script = script, .input = ""};
     char text[PATH_MAX] = "";
     int rc = check_interpreter(python, err);
 
@@ -133,8 +176,9 @@ int nt_python_packages(const char *python, char *out, size_t size, struct nt_err
     }
     text[strcspn(text, "\n")] = '\0';
     if (text[0] != '/' || (size_t)snprintf(out, size, "%s", text) >= size) {
-        return nt_fail(err, NT_E_INVAL, 0, "%s does not say where its packages lie: no Python?",
-                       python);
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "%s does not say where its packages lie (it has %d s): no Python?", python,
+                       ANSWER_MS / 1000);
     }
     return 0;
 }
