@@ -225,6 +225,20 @@ class Run(Case):
             self.assertIn("nothing is installed", self.call("uninstall", XDG_STATE_HOME=state).stderr)
         self.assertFalse(os.path.exists(state))
 
+    def test_what_lies_at_the_tables_name_is_replaced(self):
+        command = ["run", "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, "--", "true"]
+        self.call(*command)
+        (table,) = (self.dir / "state/nccltune/tables").iterdir()
+        good, other = table.read_bytes(), self.dir / "other"
+        other.write_text("mine")
+        for make in (lambda: table.symlink_to(other), lambda: os.mkfifo(table), lambda: table.write_text("x")):
+            table.unlink()
+            make()
+            self.call(*command)
+            self.assertFalse(table.is_symlink())
+            self.assertEqual((table.read_bytes(), other.read_text()), (good, "mine"))
+        self.assertEqual(list(table.parent.iterdir()), [table])
+
 
 class Doctor(Case):
     def live(self, *args, **env):
@@ -381,6 +395,17 @@ class Install(Case):
         do(nccltune, "install", "--python", venv / "bin/python3", "--loader", loader)
         self.assertEqual(len(json.loads(do(nccltune, "status", "--format", "json"))["files"]), 3)
         self.assertEqual(foreign.read_bytes(), b"not ours")
+
+    def test_at_once(self):
+        """One after the other, and none forgets what another one wrote down."""
+        command = [NCCLTUNE, "install", "--root", self.root, "--plugins", PLUGINS, "--active", self.profile, *DESPITE]
+        several = [subprocess.Popen([str(a) for a in command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                   for _ in range(4)]
+        for p in several:
+            self.assertEqual((p.communicate()[1].count("File exists"), p.returncode), (0, 0))
+        self.assertIn("var/lib/nccltune/installed.json", self.files())
+        self.call("uninstall", "--root", self.root)
+        self.assertEqual(self.files(), [])
 
     def test_no_python(self):
         self.install("--python", "/bin/true", rc=2)

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
@@ -14,7 +16,7 @@
 
 #define MANIFEST_FOLDER "/var/lib/nccltune"
 #define MANIFEST_NAME   "installed.json"
-enum { MAX_FILE = 16 << 20 };
+enum { MAX_FILE = 16 << 20, LOCK_MS = 5000 };
 
 const char *const nt_file_state_names[] = {"unchanged", "changed", "missing", "unreadable", NULL};
 
@@ -48,6 +50,34 @@ static int manifest_folder(const struct nt_install_where *w, unsigned flags, str
     }
     fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return fd >= 0 ? fd : nt_fail(err, NT_E_IO, errno, "%s", path);
+}
+
+/* One installer at a time: a second one would write down what was there before the first. Returns
+ * a descriptor that holds the lock, -1 when there is nothing to lock (*ret_rc 0) or it failed. */
+static int lock_manifest(const struct nt_install_where *w, unsigned flags, int *ret_rc,
+                         struct nt_err *err)
+{
+    const struct timespec wait = {.tv_nsec = 50000000};
+    int folder = manifest_folder(w, w->dry_run ? 0 : flags, err);
+
+    *ret_rc = folder >= 0 || folder == -NT_E_MISSING ? 0 : folder;
+    for (int ms = 0; folder >= 0 && flock(folder, LOCK_EX | LOCK_NB) != 0; ms += 50) {
+        if ((errno != EWOULDBLOCK && errno != EINTR) || ms >= LOCK_MS) {
+            *ret_rc = nt_fail(err, NT_E_IO, 0,
+                              "another install or uninstall is at work here; let it finish");
+            (void)close(folder);
+            return -1;
+        }
+        (void)nanosleep(&wait, NULL);
+    }
+    return folder >= 0 ? folder : -1;
+}
+
+static void unlock_manifest(int lock)
+{
+    if (lock >= 0) {
+        (void)close(lock);
+    }
 }
 
 static json_t *empty_manifest(void)
@@ -346,12 +376,13 @@ int nt_install(const struct nt_install_where *w, const struct nt_install_file *f
     struct item *items = calloc(n + 1, sizeof(*items));
     json_t *manifest = NULL;
     size_t looked = 0;
-    int rc;
+    int rc, lock;
 
     if (items == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "install");
     }
-    rc = load_manifest(w, &manifest, err);
+    lock = lock_manifest(w, NT_SAFE_CREATE, &rc, err);
+    rc = rc == 0 ? load_manifest(w, &manifest, err) : rc;
     while (rc == 0 && looked < n) {
         items[looked].file = &files[looked];
         rc = look_at(w, manifest, &items[looked], err);
@@ -366,6 +397,7 @@ int nt_install(const struct nt_install_where *w, const struct nt_install_file *f
         }
         clear(&items[i]);
     }
+    unlock_manifest(lock);
     json_decref(manifest);
     free(items);
     return rc;
@@ -449,9 +481,11 @@ int nt_uninstall(const struct nt_install_where *w, const char *part, const char 
                  struct nt_buf *said, struct nt_err *err)
 {
     json_t *m = NULL, *files;
-    int saved, rc = load_manifest(w, &m, err);
+    int saved, rc, lock = lock_manifest(w, 0, &rc, err);
 
+    rc = rc == 0 ? load_manifest(w, &m, err) : rc;
     if (rc != 0) {
+        unlock_manifest(lock);
         return rc;
     }
     files = json_object_get(m, "files");
@@ -462,6 +496,7 @@ int nt_uninstall(const struct nt_install_where *w, const char *part, const char 
         }
     }
     saved = w->dry_run ? 0 : save_manifest(w, m, rc == 0 ? err : NULL);
+    unlock_manifest(lock);
     json_decref(m);
     return rc != 0 ? rc : saved;
 }
