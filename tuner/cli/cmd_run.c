@@ -3,6 +3,7 @@
 #include "tuner/cli/engine_arg.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,6 +151,28 @@ static unsigned release(const struct run *r)
     return version;
 }
 
+/* What lies at its name is replaced and never opened or followed: who reads it takes no link. */
+static int put(const char *path, const void *data, size_t len, struct nt_err *err)
+{
+    const char *slash = strrchr(path, '/');
+    char folder[PATH_MAX], temp[96];
+    int rc, fd;
+
+    nt_assert(slash != NULL);
+    (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return nt_fail(err, NT_E_IO, errno, "%s", folder);
+    }
+    rc = nt_safe_write_temp(fd, slash + 1, data, len, 0444, temp, sizeof(temp), err);
+    if (rc == 0 && renameat(fd, temp, fd, slash + 1) != 0) {
+        rc = nt_fail(err, NT_E_IO, errno, "write %s", path);
+        (void)unlinkat(fd, temp, 0);
+    }
+    (void)close(fd);
+    return rc;
+}
+
 /* 0444: the file's name is the hash of its content, so there is nothing to change in it. */
 static int write_table(struct run *r, enum nt_product product, struct nt_err *err)
 {
@@ -161,7 +184,7 @@ static int write_table(struct run *r, enum nt_product product, struct nt_err *er
     rc = rc == 0 ? nt_profile_delivery(r->profile, product, &bytes, r->hash, err) : rc;
     (void)snprintf(r->table, sizeof(r->table), "%s/%s.nctable", folder, r->hash);
     if (rc == 0 && !r->a->dry_run) {
-        rc = nt_write_file(r->table, bytes.data, bytes.len, 0444, err);
+        rc = put(r->table, bytes.data, bytes.len, err);
     }
     nt_buf_done(&bytes);
     return rc;
@@ -201,7 +224,7 @@ static int write_backends(struct run *r, enum nt_product product, struct nt_err 
     if (rc == 0 && r->engine.path[0] != '\0') {
         rc = find_plugin(err);
         rc = rc == 0 && !r->a->dry_run
-                 ? nt_write_file(r->engine.path, r->engine.form.data, r->engine.form.len, 0444, err)
+                 ? put(r->engine.path, r->engine.form.data, r->engine.form.len, err)
                  : rc;
     }
     return rc;
