@@ -428,6 +428,23 @@ class Engines(unittest.TestCase):
         receipt.tidy(str(place), "b", "h", most=1)
         self.assertEqual({p.stem for p in place.glob("*.backends")}, {"alive", "elsewhere", "foreign", "new"})
 
+    def test_a_full_disk_leaves_the_last_whole_receipt(self):
+        receipt = importlib.import_module("nccltune_engines.receipt")
+        place = pathlib.Path(self.folder.name) / "full"
+        place.mkdir(mode=0o700)
+        with mock.patch.dict(os.environ, {"NCCLTUNE_RECEIPTS": str(place)}):
+            r = receipt.Receipt("sglang", "ab" * 32)
+            r.write()
+            (path,) = place.iterdir()
+            before, r.state = path.read_text(), "on"
+            for write in (lambda fd, data: 10, mock.Mock(side_effect=OSError(28, "no space"))):
+                with mock.patch.object(receipt.os, "write", write):
+                    r.write()
+                self.assertEqual([(p, p.read_text()) for p in place.iterdir()], [(path, before)])
+            r.write()  # there is space again
+            self.assertIn("state on", path.read_text())
+            r.path = None
+
     def test_ranks_that_tidy_at_once_all_keep_their_receipts(self):
         """The other rank removes a file between this one's listing, reading and removing."""
         receipt = importlib.import_module("nccltune_engines.receipt")

@@ -133,9 +133,14 @@ class Receipt:
             fresh = f"{self.path}.new"
             fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
-                os.write(fd, data)
+                whole = os.write(fd, data) == len(data)  # a part of it: the disk is full
+            except OSError:
+                whole = False
             finally:
                 os.close(fd)
+            if not whole:  # the last one that was whole stays
+                os.unlink(fresh)
+                return
             os.rename(fresh, self.path)
         except (OSError, ValueError):
             self.path = None
