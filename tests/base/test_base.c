@@ -341,6 +341,14 @@ static void test_write_file_to_device(void **state)
         assert_int_equal(unlink(path), 0);
     }
     (void)snprintf(file, sizeof(file), "%s/file", dir);
+    assert_int_equal(mkfifo(file, 0600), 0); /* nobody reads: not waited for */
+    assert_int_equal(nt_write_file(file, "x", 1, 0600, NULL), -NT_E_INVAL);
+    out = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_true(out >= 0);
+    assert_int_equal(nt_write_file(file, "x", 1, 0600, NULL), 0);
+    (void)close(out);
+    assert_int_equal(unlink(file), 0);
+    (void)snprintf(file, sizeof(file), "%s/file", dir);
     assert_int_equal(nt_write_file(file, "old", 3, 0600, NULL), 0);
     assert_int_equal(symlink(file, path), 0);
     assert_int_equal(nt_write_file(path, "newer", 5, 0600, NULL), 0);

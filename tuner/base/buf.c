@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 void nt_buf_init(struct nt_buf *b, size_t max)
@@ -109,10 +110,10 @@ const char *nt_buf_str(const struct nt_buf *b)
     return b->data != NULL ? b->data : "";
 }
 
-enum { WRITER_MS = 2000 };
+enum { PARTNER_MS = 2000 };
 
 /* Whether data comes, or the end. A pipe that nobody writes to would be waited for for ever:
- * somebody has to come within WRITER_MS, and may then take as long as it wants. */
+ * somebody has to come within PARTNER_MS, and may then take as long as it wants. */
 static bool await_writer(int fd, struct nt_buf *b)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -126,7 +127,7 @@ static bool await_writer(int fd, struct nt_buf *b)
     if (n > 0) {
         nt_buf_add(b, &c, 1);
     }
-    return n != 0 || poll(&p, 1, WRITER_MS) > 0;
+    return n != 0 || poll(&p, 1, PARTNER_MS) > 0;
 }
 
 /* Opened without waiting for a writer of a pipe. */
@@ -209,14 +210,42 @@ static bool is_written_through(const struct stat *st)
                                      out.st_ino == st->st_ino);
 }
 
+/* A pipe that nobody reads would be waited for for ever: somebody has to come within PARTNER_MS. */
+static int open_to_write(const char *path, const struct stat *st)
+{
+    const struct timespec wait = {.tv_nsec = 20000000};
+    int fd = -1, flags = O_WRONLY | O_CLOEXEC | O_NOCTTY;
+
+    if (!S_ISFIFO(st->st_mode)) {
+        return open(path, flags);
+    }
+    for (int ms = 0; ms < PARTNER_MS && fd < 0; ms += 20) {
+        fd = open(path, flags | O_NONBLOCK);
+        if (fd < 0 && errno != ENXIO) {
+            return -1;
+        }
+        if (fd < 0) {
+            (void)nanosleep(&wait, NULL);
+            errno = ENXIO;
+        }
+    }
+    if (fd >= 0) {
+        flags = fcntl(fd, F_GETFL);
+        (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    }
+    return fd;
+}
+
 static int write_through(const char *path, const struct stat *st, const void *data, size_t len,
                          struct nt_err *err)
 {
     /* a file that is stdout is gone on with where stdout stands */
-    int fd =
-        S_ISREG(st->st_mode) ? dup(STDOUT_FILENO) : open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    int fd = S_ISREG(st->st_mode) ? dup(STDOUT_FILENO) : open_to_write(path, st);
     int saved;
 
+    if (fd < 0 && errno == ENXIO && S_ISFIFO(st->st_mode)) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s is a pipe that nobody reads", path);
+    }
     if (fd < 0) {
         return nt_fail(err, NT_E_IO, errno, "write %s", path);
     }
