@@ -124,6 +124,29 @@ static int see_state(void *data, const struct nt_store_profile *p, struct nt_err
     return 0;
 }
 
+static int see_rig(void *data, const struct nt_store_profile *p, struct nt_err *err)
+{
+    (void)err;
+    (void)snprintf(data, 32, "%s", p->rig);
+    return 0;
+}
+
+/* A replay's job has the rig that was recorded; its profile is no real node's. */
+static void test_rig_of_a_replay(void **state)
+{
+    const struct place *p = *state;
+    struct nt_err e = {0};
+    struct nt_store *s = NULL;
+    int64_t setting, job, id = 0;
+    char rig[32] = "";
+    OK(nt_store_open(p->db, NT_STORE_WRITE, &s, &e));
+    job = start_job(s, &setting);
+    OK(nt_store_save_profile(s, job, "{\"rig\": {\"kind\": \"recording\"}}", NULL, 0, &id, &e));
+    OK(nt_store_profile_load(s, id, see_rig, rig, &e));
+    assert_string_equal(rig, "recording");
+    nt_store_close(s);
+}
+
 static void test_profiles(void **state)
 {
     const struct place *p = *state;
@@ -263,7 +286,7 @@ int main(void)
 {
 #define T(name) cmocka_unit_test_setup_teardown(name, place_make, place_remove)
     const struct CMUnitTest tests[] = {T(test_queue),    T(test_owner),    T(test_key),
-                                       T(test_snapshot), T(test_profiles), T(test_thin),
-                                       T(test_backup)};
+                                       T(test_snapshot), T(test_profiles), T(test_rig_of_a_replay),
+                                       T(test_thin),     T(test_backup)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

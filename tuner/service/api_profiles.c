@@ -102,6 +102,16 @@ static int allowed_rig(const struct nt_exchange *x)
     return text != NULL ? nt_vocab_find(nt_rig_names, "rig", text, NULL) : -1;
 }
 
+static int check_rig(const struct nt_exchange *x, const struct nt_profile *p, struct nt_err *err)
+{
+    return p->rig == NT_RIG_NCCL || (int)p->rig == allowed_rig(x)
+               ? 0
+               : nt_fail(err, NT_E_NO, 0,
+                         "profile %lld was measured on the functional rig %s: allow_rig=%s hands "
+                         "it out",
+                         (long long)x->id, nt_rig_names[p->rig], nt_rig_names[p->rig]);
+}
+
 static bool wants_static(const struct nt_exchange *x)
 {
     const char *text = nt_http_arg(x->r, "product");
@@ -124,6 +134,7 @@ int nt_api_profile_export(struct nt_exchange *x, struct nt_err *err)
     nt_buf_init(&notes, 1 << 20);
     rc = nccl != NULL ? nt_wrap(err, nt_nccl_version_parse(nccl, &o.nccl, err), "nccl") : 0;
     rc = rc == 0 ? load(x, &p, err) : rc;
+    rc = rc == 0 ? check_rig(x, p, err) : rc;
     rc = rc == 0 ? nt_export(p, format, &o, &a->body, &notes, err) : rc;
     if (rc == 0) {
         a->status = 200;
@@ -141,14 +152,9 @@ int nt_api_profile_table(struct nt_exchange *x, struct nt_err *err)
     struct nt_http_answer *a = &x->r->answer;
     struct nt_profile *p = NULL;
     char hash[65];
-    int allow = allowed_rig(x), rc = load(x, &p, err);
+    int rc = load(x, &p, err);
 
-    if (rc == 0 && p->rig != NT_RIG_NCCL && p->rig != allow) {
-        rc =
-            nt_fail(err, NT_E_NO, 0,
-                    "profile %lld was measured on the functional rig %s: allow_rig=%s hands it out",
-                    (long long)x->id, nt_rig_names[p->rig], nt_rig_names[p->rig]);
-    }
+    rc = rc == 0 ? check_rig(x, p, err) : rc;
     rc = rc == 0 ? nt_profile_delivery(p, NT_TABLE, &a->body, hash, err) : rc;
     if (rc == 0) {
         a->status = 200;

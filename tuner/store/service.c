@@ -329,7 +329,8 @@ int nt_store_snapshot_put(struct nt_store *s, const char *name, const char *json
 
 #define PROFILE_SELECT(json)                                                                       \
     "SELECT p.id, p.job_id, p.created_ms, coalesce(s.state, 'current'), coalesce(s.why, ''),"      \
-    " p.hash, j.rig, coalesce(t.identity, ''), coalesce(t.mask, ''), coalesce(k.gpu, ''),"         \
+    " p.hash, coalesce(json_extract(p.json, '$.rig.kind'), j.rig), coalesce(t.identity, ''), "     \
+    "coalesce(t.mask, ''), coalesce(k.gpu, ''),"                                                   \
     " coalesce(k.nccl, ''), coalesce(k.driver, ''), j.placement, j.ranks, j.nodes,"                \
     " coalesce(k.site, ''), " json " FROM profile AS p JOIN job AS j ON j.id = p.job_id"           \
     " LEFT JOIN profile_state AS s ON s.profile_id = p.id"                                         \
