@@ -102,6 +102,22 @@ class Run(Case):
         kept = [a for a in m["applied"] if a["how"] == "kept"]
         self.assertEqual([(a["name"], a["before"]) for a in kept], [("NCCL_BUFFSIZE", "4194304")])
 
+    def test_before_it_is_installed(self):
+        """A program in its build folder finds its plugins there, and the loader in the sources."""
+        r = self.call("run", "--topo", TOPO, "--profile", self.profile, *DESPITE, "--", "env")
+        self.assertEqual(self.variables(r.stdout)["NCCL_TUNER_PLUGIN"], PLUGINS + "/libnccl-tuner-nccltune.so")
+        r = self.call("install", "--python", sys.executable, "--root", self.dir, "--dry-run")
+        self.assertIn("nccltune_loader.py", r.stdout)
+
+    def test_says_what_would_apply_it(self):
+        p = json.loads(self.profile.read_text())
+        p["rig"] = {"kind": "recording", "functional": True}
+        self.profile.write_text(json.dumps(p))
+        r = self.call("run", "--topo", self.dir / "none.xml", "--profile", self.profile, "--", "true", rc=1)
+        self.assertIn("with --allow-rig recording --despite unknown it is all the same", r.stderr)
+        r = self.call("install", "--topo", self.dir / "none.xml", "--active", self.profile, "--dry-run", rc=1)
+        self.assertIn("; --allow-rig recording --despite unknown installs it all the same", r.stderr)
+
     def test_refuses_what_does_not_fit(self):
         self.profile.write_bytes(subprocess.run([SAMPLE], check=True, capture_output=True).stdout)
         r = self.run_cmd("--", "env", rc=1)
@@ -204,7 +220,7 @@ class Run(Case):
         self.call("run", "--", "true", NCCL_PROTO="LL")
         self.call("run", "--", "true", NCCL_PROTO="Simple", NCCL_DEBUG="WARN")
         self.call("note", "last~1", "tok/s=88.8")
-        self.call("note", "last", "tok/s=82.2")
+        self.assertIn(": tok/s=82.2\n", self.call("note", "last", "tok/s=82.2").stdout)
         out = self.call("diff", "last~1", "last").stdout
         self.assertIn("tok/s: 88.8, then 82.2 (-7.4 %)", out)
         self.assertLess(out.index("NCCL_PROTO was LL, is Simple"), out.index("NCCL_DEBUG"))
@@ -344,6 +360,10 @@ class Install(Case):
         r = self.call("status", "--root", self.root, *DESPITE, rc=1)
         self.assertIn("was changed since", r.stdout)
         self.assertIn("another hash", r.stdout)
+        os.remove(table)
+        r = self.call("status", "--root", self.root, *DESPITE, rc=1)
+        self.assertIn("1 of these files are missing", r.stdout)
+        self.assertEqual(r.stdout.count(table.name), 2, r.stdout)  # beside its state, and as the active one
 
     def test_loader_in_a_venv(self):
         """As a plain user: root's manifest would be the machine's own."""

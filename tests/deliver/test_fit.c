@@ -132,6 +132,32 @@ static void test_fit(void **state)
     }
 }
 
+/* What is named makes it fit; nothing is named where nothing would. */
+static void test_forced_by(void **state)
+{
+    static struct nt_fit fit;
+    struct nt_profile *p = nt_sample_profile();
+    struct nt_finding finding = {.unhealthy = true, .text = "sick", .kind = NT_F_NARROW_LINK};
+    struct nt_topology t = {.nfindings = 1, .findings = &finding};
+    struct nt_machine none = {.topology = NULL}, other = {.topology = &t};
+    struct nt_fit_opts o = {.allow_rig = -1};
+    char text[128] = "?";
+    (void)state;
+
+    assert_non_null(p);
+    p->rig = NT_RIG_RECORDING;
+    nt_fit(p, &none, &o, &fit);
+    assert_true(nt_fit_forced_by(p, &fit, text, sizeof(text)));
+    assert_string_equal(text, "--allow-rig recording --despite unknown");
+    assert_false(nt_fit_forced_by(p, &fit, text, 20)); /* half of it would not help */
+    t.identity.known = 1U << NT_G_GPUS;
+    memcpy(t.identity.group[NT_G_GPUS], OTHER, NT_HEX_LEN + 1);
+    nt_fit(p, &other, &o, &fit);
+    assert_false(nt_fit_forced_by(p, &fit, text, sizeof(text)));
+    assert_string_equal(text, "");
+    nt_profile_free(p);
+}
+
 /* Every name of --despite is one that some finding or kind has. */
 static void test_names(void **state)
 {
@@ -254,9 +280,8 @@ static void test_apply_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fit),
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_fit),         cmocka_unit_test(test_forced_by),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_apply),
         cmocka_unit_test(test_apply_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

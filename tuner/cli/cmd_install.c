@@ -230,7 +230,8 @@ static int check_fit(const struct install_args *a, const struct nt_profile *p, s
     struct nt_fit_opts o = {.allow_rig = -1, .despite = &a->despite};
     struct nt_machine m;
     struct nt_fit *fit = calloc(1, sizeof(*fit));
-    bool fits;
+    char options[256];
+    bool fits, forced;
 
     if (fit == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "fit");
@@ -243,15 +244,16 @@ static int check_fit(const struct install_args *a, const struct nt_profile *p, s
     for (size_t i = 0; i < fit->n; i++) {
         const struct nt_fit_item *f = &fit->v[i];
         if (f->stops || f->kind != NT_FIT_NOTE) {
-            (void)fprintf(stderr, "nccltune: %s%s%s%s\n", f->stops ? "does not fit: " : "", f->text,
-                          f->stops && f->name != NULL ? " --despite " : "",
-                          f->stops && f->name != NULL ? f->name : "");
+            (void)fprintf(stderr, "nccltune: %s%s\n", f->stops ? "does not fit: " : "", f->text);
         }
     }
     fits = fit->fits;
+    forced = nt_fit_forced_by(p, fit, options, sizeof(options));
     free(fit);
     nt_machine_done(&m);
-    return fits ? 0 : nt_fail(err, NT_E_NO, 0, "the profile does not fit this machine");
+    return fits ? 0
+                : nt_fail(err, NT_E_NO, 0, "the profile does not fit this machine%s%s%s",
+                          forced ? "; " : "", options, forced ? " installs it all the same" : "");
 }
 
 static void add_words(struct nt_buf *out, const char *option, const struct nt_strs *list)

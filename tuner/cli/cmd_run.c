@@ -114,6 +114,8 @@ static int check_fit(struct run *r, struct nt_err *err)
     const struct run_args *a = r->a;
     struct nt_fit_opts o = {.allow_rig = -1, .despite = &a->despite, .env = env_now()};
     const struct nt_fit_item *first = NULL;
+    char options[256];
+    bool forced;
 
     if (a->allow_rig != NULL) {
         o.allow_rig = nt_vocab_find(nt_rig_names, "rig", a->allow_rig, err);
@@ -129,11 +131,10 @@ static int check_fit(struct run *r, struct nt_err *err)
     if (r->fit.fits) {
         return 0;
     }
-    if (first == NULL || first->name == NULL) {
-        return nt_fail(err, NT_E_NO, 0, "the profile is not applied");
-    }
-    return nt_fail(err, first->kind == NT_FIT_UNKNOWN ? NT_E_MISSING : NT_E_NO, 0,
-                   "the profile is not applied; --despite %s applies it all the same", first->name);
+    forced = nt_fit_forced_by(r->profile, &r->fit, options, sizeof(options));
+    return nt_fail(err, first != NULL && first->kind == NT_FIT_UNKNOWN ? NT_E_MISSING : NT_E_NO, 0,
+                   "the profile is not applied%s%s%s", forced ? "; with " : "", options,
+                   forced ? " it is all the same" : "");
 }
 
 /* Release to write for: the profile's where it is among the candidates, else the first one's. */

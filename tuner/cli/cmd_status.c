@@ -60,6 +60,7 @@ static void look_at_files(const struct nt_install_where *w, json_t *o)
 {
     struct nt_err err = {.code = NT_OK};
     json_t *files = NULL, *f;
+    unsigned missing = 0;
     size_t i;
 
     if (nt_installed(w, &files, &err) != 0) {
@@ -71,12 +72,17 @@ static void look_at_files(const struct nt_install_where *w, json_t *o)
         const char *state = nt_json_opt_str(f, "state", ""), *part = nt_json_opt_str(f, "part", "");
         bool of_a_boot =
             strcmp(part, "active") == 0 && strcmp(state, nt_file_state_names[NT_FILE_MISSING]) == 0;
-        if (strcmp(state, nt_file_state_names[NT_FILE_OURS]) != 0 && !of_a_boot) {
-            wrong(o, "%s %s", nt_json_opt_str(f, "path", ""),
-                  strcmp(state, nt_file_state_names[NT_FILE_CHANGED]) == 0
-                      ? "was changed since it was installed"
-                      : "is missing or cannot be read");
+        if (strcmp(state, nt_file_state_names[NT_FILE_CHANGED]) == 0) {
+            wrong(o, "%s was changed since it was installed", nt_json_opt_str(f, "path", ""));
+        } else if (strcmp(state, nt_file_state_names[NT_FILE_OURS]) != 0 && !of_a_boot) {
+            missing++;
         }
+    }
+    if (missing > 0) { /* which is said beside each */
+        wrong(o,
+              "%u of these files are missing or cannot be read: `nccltune install` puts them there "
+              "again; `nccltune uninstall` takes away and forgets all",
+              missing);
     }
     (void)json_object_set_new(o, "files", files);
 }

@@ -55,6 +55,28 @@ static void NT_PRINTF(6, 7)
     f->fits = f->fits && !i->stops;
 }
 
+bool nt_fit_forced_by(const struct nt_profile *p, const struct nt_fit *f, char *out, size_t size)
+{
+    struct nt_buf b;
+    bool can = !f->fits;
+
+    nt_buf_init(&b, size);
+    for (size_t i = 0; i < f->n; i++) {
+        const struct nt_fit_item *x = &f->v[i];
+        if (x->stops && x->kind == NT_FIT_RIG) {
+            nt_buf_printf(&b, "%s--allow-rig %s", b.len > 0 ? " " : "", nt_rig_names[p->rig]);
+        } else if (x->stops && x->name != NULL) {
+            nt_buf_printf(&b, "%s--despite %s", b.len > 0 ? " " : "", x->name);
+        } else {
+            can = can && !x->stops;
+        }
+    }
+    can = can && b.len > 0 && !b.failed && b.len < size;
+    (void)snprintf(out, size, "%s", can ? nt_buf_str(&b) : "");
+    nt_buf_done(&b);
+    return can;
+}
+
 void nt_profile_identity(const struct nt_profile *p, struct nt_identity *ret)
 {
     *ret = (struct nt_identity){.known = 0};
@@ -89,8 +111,8 @@ static void fit_identity(const struct nt_profile *p, const struct nt_machine *m,
 
     nt_profile_identity(p, &made_on);
     if (m->topology == NULL) {
-        add(f, o, NT_FIT_UNKNOWN, "unknown", true, "the machine cannot be looked at: %.240s",
-            m->why.msg);
+        add(f, o, NT_FIT_UNKNOWN, "unknown", true,
+            "the machine cannot be looked at: %.240s (--topo FILE)", m->why.msg);
         return;
     }
     differ = nt_identity_compare(&made_on, &m->topology->identity, &compared);

@@ -43,5 +43,8 @@ extern const char *const nt_fit_names[];
 
 void nt_fit(const struct nt_profile *p, const struct nt_machine *m, const struct nt_fit_opts *opts,
             struct nt_fit *ret);
+/* The options of run and install with which a profile that does not fit is taken all the same, as
+ * "--allow-rig recording --despite unknown". false, and "", when it fits or no option helps. */
+bool nt_fit_forced_by(const struct nt_profile *p, const struct nt_fit *f, char *out, size_t size);
 /* The identity that a profile carries. */
 void nt_profile_identity(const struct nt_profile *p, struct nt_identity *ret);

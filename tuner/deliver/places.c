@@ -7,7 +7,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool below_prefix(const char *rest, char *out, size_t size)
+/* rest is below the prefix, built below the build folder when the program was not installed, as
+ * build/PRESET/tuner/cli/nccltune. */
+static bool below_prefix(const char *rest, const char *built, char *out, size_t size)
 {
     char self[PATH_MAX], joined[PATH_MAX + 64];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -20,22 +22,28 @@ static bool below_prefix(const char *rest, char *out, size_t size)
     }
     *slash = '\0';
     (void)snprintf(joined, sizeof(joined), "%s/../%s", self, rest);
-    return realpath(joined, real) != NULL && (size_t)snprintf(out, size, "%s", real) < size;
+    if (realpath(joined, real) == NULL) {
+        (void)snprintf(joined, sizeof(joined), "%s/../../%s", self, built);
+        if (realpath(joined, real) == NULL) {
+            return false;
+        }
+    }
+    return (size_t)snprintf(out, size, "%s", real) < size;
 }
 
 bool nt_place_plugins(char *out, size_t size)
 {
-    return below_prefix(NT_LIBDIR "/nccltune", out, size);
+    return below_prefix(NT_LIBDIR "/nccltune", "profiles/plugin", out, size);
 }
 
 bool nt_place_loader(char *out, size_t size)
 {
-    return below_prefix(NT_DATADIR "/nccltune/loader", out, size);
+    return below_prefix(NT_DATADIR "/nccltune/loader", "../../profiles/loader", out, size);
 }
 
 bool nt_place_engines(char *out, size_t size)
 {
-    return below_prefix(NT_DATADIR "/nccltune/engines", out, size);
+    return below_prefix(NT_DATADIR "/nccltune/engines", "../../profiles/engines", out, size);
 }
 
 bool nt_place_plugin(const char *dir, const char *kind, char *out, size_t size)

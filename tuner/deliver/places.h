@@ -1,4 +1,5 @@
-/* places - where the installed parts lie: beside the running program, whatever its prefix is. */
+/* places - where the installed parts lie: beside the running program, whatever its prefix is; of a
+ * program that was not installed, in its build folder and the sources. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

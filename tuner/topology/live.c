@@ -450,10 +450,11 @@ static int add_gpus(struct live *l, const char *library)
         l->m.nvlinks_told = l->m.c2c_told = l->m.memory_told = false;
         rc = add_sysfs_gpus(l);
         if (rc == 0 && l->m.t->ngpus == 0) {
-            return nt_fail(l->err, NT_E_MISSING, 0,
-                           "no NVIDIA GPU on this machine (%.200s); name a file instead: an NCCL "
-                           "topology XML, or the text of `nvidia-smi topo -m`",
-                           why.msg);
+            return nt_fail(
+                l->err, NT_E_MISSING, 0,
+                "no NVIDIA GPU on this machine (%.100s); a file can stand for it: an NCCL "
+                "topology XML, or the text of `nvidia-smi topo -m`",
+                why.msg);
         }
         nt_find(&l->m, NT_F_NOTE, false, "", "%.160s: NVLinks, memory and P2P are not known",
                 why.msg);
