@@ -17,6 +17,10 @@ NAME = RECORDING.name.removesuffix(".csv.gz")
 # arguments, exit code, what stdout says, what stderr says
 CASES = [
     (["tune", "--rig", "recording"], 2, [], NAME),
+    (["tune", "--rig", "recording"], 2, [], "which recording? Those that are here: recording:"),
+    (["tune", "--rig", RIG, "--backends", "auto"], 2, [], "a recording or model has only NCCL"),
+    (["backup", "copy.db", "--db", "a b.db"], 0, ["copy.db: a copy of "], ""),
+    (["report", "mine.json"], 0, ["nccltune-report.html: the page"], ""),
     (["tune", "--rig", RIG, "-c", "all_gather"], 2, [], "all_gather was not recorded"),
     (["tune", "--rig", RIG, "--dry-run"], 0, ["as found   as NCCL alone", "settings   NCCL's own"], ""),
     (["run", "--dry-run"], 2, [], "usage: run [options] -- COMMAND"),

@@ -36,6 +36,9 @@ static int run_backup(const void *opts, unsigned nargs, char **args, struct nt_e
     (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     rc = rc == 0 ? nt_store_backup(store, args[0], &stop, err) : rc;
     nt_store_close(store);
+    if (rc == 0) {
+        (void)printf("%s: a copy of %s\n", args[0], path);
+    }
     return rc;
 }
 

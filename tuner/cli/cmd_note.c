@@ -18,8 +18,11 @@ static int run_note(const void *opts, unsigned nargs, char **args, struct nt_err
         rc = nt_manifest_save(m, err);
     }
     if (rc == 0) {
-        (void)printf("run %s: %u note%s\n", json_string_value(json_object_get(m, "id")), nargs - 1,
-                     nargs == 2 ? "" : "s");
+        (void)printf("run %s:", json_string_value(json_object_get(m, "id")));
+        for (unsigned i = 1; i < nargs; i++) {
+            (void)printf(" %s", args[i]);
+        }
+        (void)printf("\n");
     }
     json_decref(m);
     return rc;

@@ -170,6 +170,9 @@ static int write_page(const struct report_args *a, const struct nt_report_in *in
         (void)fwrite(page.data, 1, page.len, stdout);
     } else if (rc == 0) {
         rc = nt_write_file(a->out, page.data, page.len, 0644, err);
+        if (rc == 0) {
+            (void)printf("%s: the page, for a browser\n", a->out);
+        }
     }
     nt_buf_done(&page);
     return rc;

@@ -313,10 +313,12 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         const char *says;
     } rows[] = {
         {(recording || model) && a->fix.n > 0, "--fix: only a machine that is here can be fixed"},
-        {(recording || model) && a->probe != NULL, "--probe: a stand-in has its own program"},
-        {(recording || model) && a->nccl != NULL, "--nccl: a stand-in runs none"},
-        {(recording || model) && a->devices != NULL, "--devices: a stand-in has none"},
-        {(recording || model) && a->backends != NULL, "--backends: a stand-in has only NCCL"},
+        {(recording || model) && a->probe != NULL,
+         "--probe: a recording or model has its own program"},
+        {(recording || model) && a->nccl != NULL, "--nccl: a recording or model runs none"},
+        {(recording || model) && a->devices != NULL, "--devices: a recording or model has none"},
+        {(recording || model) && a->backends != NULL,
+         "--backends: a recording or model has only NCCL; others are measured on GPUs"},
         {a->same_bits && a->backends == NULL, "--same-bits: says something about --backends"},
         {a->resume != 0 && a->backends != NULL, "--backends: a resumed job has its own"},
         {!model && a->nodes != 0, "--nodes: for models only"},

@@ -101,6 +101,15 @@ static int fail_recording(const char *name, const char *dir, struct nt_err *err)
     if (d != NULL) {
         (void)closedir(d);
     }
+    if (n > 0 && name[0] == '\0') {
+        char all[32 * 160];
+        size_t len = 0;
+        for (size_t i = 0; i < n; i++) {
+            len += (size_t)snprintf(all + len, sizeof(all) - len, "%s recording:%s",
+                                    i > 0 ? "," : "", names[i]);
+        }
+        return nt_fail(err, NT_E_INVAL, 0, "which recording? Those that are here:%s", all);
+    }
     return n > 0 ? nt_fail_name(err, "recording", name, list)
                  : nt_fail(err, NT_E_INVAL, 0, "no recording '%s', and none is installed", name);
 }
