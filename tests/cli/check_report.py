@@ -81,7 +81,7 @@ def main():
         for args, says in ((["PROFILE"], "ring/ll/4"), (["EMPTY"], "The defaults win here"), (["RIG"], "Functional rig"),
                            (["1", "--db", "jobs.db"], "Seed")):
             got = run("report", *args, "-o", "page.html", "--svg", "plots")
-            assert got.returncode == 0 and not got.stdout, got
+            assert got.returncode == 0 and got.stdout == "page.html: the page, for a browser\n", got
             words, tags = page(folder / "page.html")
             assert says in words and "svg" in tags, (args, says)
         plots = sorted((folder / "plots").iterdir())
