@@ -43,6 +43,11 @@ def interrupted_job(folder):
     done = subprocess.run([NCCLTUNE, *words], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0 and "job 1:" in done.stdout, done
     assert json.loads((folder / "mine.json").read_text())["job"] == "1"
+    shown = subprocess.run([NCCLTUNE, "show", "mine.json"], cwd=folder, capture_output=True, text=True).stdout.splitlines()
+    head = next(i for i, line in enumerate(shown) if line.startswith("  collective"))
+    assert "as found" not in shown[head], shown  # a column without a figure is none
+    # Right-aligned figures end where their head ends.
+    assert shown[head + 1][: shown[head].index("default") + 7].endswith("µs"), shown[head : head + 2]
 
 
 def main():

@@ -90,10 +90,10 @@ static void call_text(const struct nt_explained_call *x, struct nt_buf *out)
         nt_buf_puts(out, "never measured at this size\n");
         return;
     }
-    nt_buf_printf(out, "%8.1f us%s = %.2f ms", x->now.mid, x->exact ? "" : " (between sizes)",
+    nt_buf_printf(out, "%8.1f µs%s = %.2f ms", x->now.mid, x->exact ? "" : " (between sizes)",
                   c->count * x->now.mid / 1e3);
     if (x->best_us < x->now.mid) {
-        nt_buf_printf(out, "; %s %.1f us", x->best_arm, x->best_us);
+        nt_buf_printf(out, "; %s %.1f µs", x->best_arm, x->best_us);
     }
     nt_buf_puts(out, "\n");
 }

@@ -84,9 +84,10 @@ static bool proved_elsewhere(const struct nt_profile_class *c)
     return c->verdict == NT_VD_TUNED && c->p_adjusted > 0.005;
 }
 
-static void print_class(const struct nt_profile_class *c)
+/* found: some class has a figure for the machine as it was found, so there is such a column. */
+static void print_class(const struct nt_profile_class *c, bool found)
 {
-    char bytes[24], was[24], found[24], now[24], gain[48] = "-";
+    char bytes[24], was[24], was_found[24], now[24], gain[48] = "-";
     const char *a, *b, *d;
     if (!isnan(c->gain)) {
         int n = snprintf(gain, sizeof(gain), "%+.1f %%", 100 * c->gain);
@@ -96,11 +97,11 @@ static void print_class(const struct nt_profile_class *c)
         }
     }
     a = time_text(c->default_ns, was, sizeof(was));
-    b = time_text(c->as_found_ns, found, sizeof(found));
+    b = found ? time_text(c->as_found_ns, was_found, sizeof(was_found)) : "";
     d = time_text(c->tuned_ns, now, sizeof(now));
     (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-16s%s", nt_coll_names[c->coll],
                  nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
-                 width(a, 10), a, width(b, 10), b, width(d, 10), d, gain,
+                 width(a, 10), a, found ? width(b, 10) : 0, b, width(d, 10), d, gain,
                  c->setting != NULL ? c->setting : "", nt_class_verdict_names[c->verdict]);
     (void)printf(proved_elsewhere(c) ? ", alone p = %.2g\n" : "\n", c->p_adjusted);
 }
@@ -131,6 +132,12 @@ static void print_legend(const struct nt_profile_classes *classes)
         [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL's choice stays"};
     (void)printf("  gain: less time than the faster baseline, with its 95 %% interval\n"
                  "  setting: algorithm/protocol/channels; what is left out is NCCL's choice\n");
+    for (size_t i = 0; i < classes->n; i++) {
+        if (proved_elsewhere(&classes->v[i])) {
+            (void)printf("  alone p: of a gain in this mode by itself; another mode proves it\n");
+            break;
+        }
+    }
     for (int k = 0; k < NT_VD_COUNT; k++) {
         for (size_t i = 0; i < classes->n; i++) {
             if ((int)classes->v[i].verdict == k) {
@@ -144,9 +151,14 @@ static void print_legend(const struct nt_profile_classes *classes)
 static void print_classes(const struct nt_profile_classes *classes)
 {
     const struct nt_profile_class **sorted = calloc(classes->n + 1, sizeof(*sorted));
+    bool found = false;
 
-    (void)printf("  %-15s%8s  %-7s%10s%10s%10s  %-24s%-16s%s\n", "collective", "bytes", "mode",
-                 "default", "as found", "tuned", "gain [95 %]", "setting", "verdict");
+    for (size_t i = 0; i < classes->n; i++) {
+        found = found || !isnan(classes->v[i].as_found_ns);
+    }
+    (void)printf("  %-15s%8s  %-7s%10s%s%10s  %-24s%-16s%s\n", "collective", "bytes", "mode",
+                 "default", found ? "  as found" : "", "tuned", "gain [95 %]", "setting",
+                 "verdict");
     for (size_t i = 0; i < classes->n && sorted != NULL; i++) {
         sorted[i] = &classes->v[i];
     }
@@ -154,7 +166,7 @@ static void print_classes(const struct nt_profile_classes *classes)
         qsort(sorted, classes->n, sizeof(*sorted), by_size);
     }
     for (size_t i = 0; i < classes->n; i++) {
-        print_class(sorted != NULL ? sorted[i] : &classes->v[i]);
+        print_class(sorted != NULL ? sorted[i] : &classes->v[i], found);
     }
     free(sorted);
     print_legend(classes);

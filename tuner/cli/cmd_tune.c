@@ -461,8 +461,8 @@ static void on_progress(void *data, const struct nt_job_progress *p)
     if (t->a->quiet || (!t->tty && !p->stage_begins)) {
         return;
     }
-    if (p->plan.best_gain > 0.02) {
-        (void)snprintf(best, sizeof(best), ", best so far %.0f %% (%s %s)",
+    if (p->plan.best_gain > 0.02 && p->plan.stage != NT_PUBLISH) {
+        (void)snprintf(best, sizeof(best), ", up to %.0f %% to be confirmed (%s %s)",
                        100 * (1 - exp(-p->plan.best_gain)),
                        nt_case_text(&p->plan.best_case, cs, sizeof(cs)),
                        nt_call_text(&p->plan.best_call, call, sizeof(call)));
@@ -554,7 +554,8 @@ static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
         (void)printf("%zu rows name another backend than NCCL as it is.\n", p->backends.rows.n);
     }
     if (served > 0) {
-        (void)printf("%zu more served by them, not slower, faster by itself not proved.\n", served);
+        (void)printf("%zu more in the same rows: not slower, no gain proved of them alone.\n",
+                     served);
     }
     idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
     (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
