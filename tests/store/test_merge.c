@@ -177,15 +177,16 @@ static void test_missing_rows(void **state)
         const char *says; /* NULL: fine, and nothing changes here */
         bool fresh;       /* into a database that does not have the job */
     } rows[] = {
-        {"DELETE FROM trial WHERE seq = 3", NULL, false},
+        {"DELETE FROM trial WHERE seq = 3", "is damaged", false},
         {"DELETE FROM trial; DELETE FROM step WHERE kind = 3", NULL, false},
         {"DELETE FROM profile_state; DELETE FROM profile", NULL, false},
         {"DELETE FROM measurement", NULL, false},
         {"UPDATE trial SET samples = substr(samples, 1, 4), n = 1, thinned = 4", NULL, false},
         {"UPDATE job SET state = 'interrupted', finished_ms = NULL, stage = 'race'", NULL, false},
-        {"PRAGMA foreign_keys = OFF; DELETE FROM gang", NULL, false},
-        {"PRAGMA foreign_keys = OFF; DELETE FROM gang", "FOREIGN KEY", true},
-        {"PRAGMA foreign_keys = OFF; DELETE FROM step", "FOREIGN KEY", true}};
+        {"PRAGMA foreign_keys = OFF; DROP TABLE verdict", "is damaged", false},
+        {"PRAGMA foreign_keys = OFF; DELETE FROM gang", "is damaged", false},
+        {"PRAGMA foreign_keys = OFF; DELETE FROM gang", "is damaged", true},
+        {"PRAGMA foreign_keys = OFF; DELETE FROM step", "is damaged", true}};
     struct place *p = *state;
     char b[128];
 

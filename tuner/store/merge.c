@@ -50,6 +50,10 @@ static int attach(struct nt_store *s, const char *path, struct nt_err *err)
 static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
 {
     static const char *const questions[] = {
+        "SELECT 'table ' || m.name FROM main.sqlite_schema AS m WHERE m.type = 'table' AND NOT "
+        "EXISTS"
+        " (SELECT 1 FROM src.sqlite_schema AS x WHERE x.type = 'table' AND x.name = m.name) LIMIT "
+        "1",
         "SELECT \"table\" || ' → ' || parent FROM pragma_foreign_key_check(NULL, 'src') LIMIT 1",
         "SELECT 'step ' || seq || ' of job ' || job_id FROM src.step AS s WHERE NOT"
         " (kind = 1 AND EXISTS (SELECT 1 FROM src.gang AS x"
