@@ -35,12 +35,16 @@ static void judge(const char *path)
 
 static void test_recordings(void **state)
 {
+    size_t most = SIZE_MAX;
     glob_t g;
     (void)state;
 
     assert_int_equal(glob(NT_RECORDINGS "/*.csv.gz", 0, NULL, &g), 0);
     assert_true(g.gl_pathc >= 7);
-    for (size_t i = 0; i < g.gl_pathc; i++) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    most = 2; /* some minutes for all of them */
+#endif
+    for (size_t i = 0; i < g.gl_pathc && i < most; i++) {
         judge(g.gl_pathv[i]);
     }
     globfree(&g);
