@@ -86,12 +86,7 @@ static struct nt_profile *new_profile(const struct nt_spec *spec, const struct n
     if (p == NULL) {
         return NULL;
     }
-    /* A replay of a real node was confirmed in draws from its recording, not on its delivery path:
-     * it is not what the node's own job would have published. */
-    p->rig = spec->shown_rig;
-    if (spec->rig == NT_RIG_RECORDING && spec->shown_rig == NT_RIG_NCCL) {
-        p->rig = NT_RIG_RECORDING;
-    }
+    p->rig = nt_spec_told_rig(spec);
     p->ranks = spec->ranks;
     p->nodes = spec->nodes;
     p->placement = "";

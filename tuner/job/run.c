@@ -514,7 +514,7 @@ static int open_job(struct run *r, struct nt_err *err)
         struct nt_buf text;
         struct nt_store_job j = {.key = r->c->key,
                                  .seed = r->c->spec.seed,
-                                 .rig = (uint8_t)r->c->spec.shown_rig,
+                                 .rig = (uint8_t)nt_spec_told_rig(&r->c->spec),
                                  .ranks = r->c->spec.ranks,
                                  .nodes = r->c->spec.nodes};
         r->spec = r->c->spec;

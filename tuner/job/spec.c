@@ -120,6 +120,12 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
     return check_colls(s, err);
 }
 
+enum nt_rig nt_spec_told_rig(const struct nt_spec *s)
+{
+    return s->rig == NT_RIG_RECORDING && s->shown_rig == NT_RIG_NCCL ? NT_RIG_RECORDING
+                                                                     : s->shown_rig;
+}
+
 bool nt_spec_has_backends(const struct nt_spec *s)
 {
     for (int b = NT_BE_NCCL + 1; b < NT_BACKEND_COUNT; b++) {

@@ -61,6 +61,10 @@ struct nt_spec {
 void nt_spec_init(struct nt_spec *s); /* defaults of `tune` */
 /* Fills pairs from the effort, checks every range, sorts sizes. */
 NT_MUST_CHECK int nt_spec_finish(struct nt_spec *s, struct nt_err *err);
+/* What profile and database call the rig. A replay of a real node is "recording": it was confirmed
+ * in draws from its recording, not on its delivery path, and is not what the node's own job would
+ * have published. */
+enum nt_rig nt_spec_told_rig(const struct nt_spec *s);
 bool nt_spec_has_backends(const struct nt_spec *s); /* any beside NCCL as it is */
 json_t *nt_spec_to_json(const struct nt_spec *s);   /* new reference; NULL without memory */
 NT_MUST_CHECK int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err);
