@@ -15,7 +15,7 @@ struct args {
     uint32_t seeds, tpe_seeds, ranks, nodes;
     const char *python, *script, *twist;
     uint64_t jobs, from;
-    bool alone, recorded_noise;
+    bool alone, recorded_noise, verbose;
 };
 
 static const char *const twists[] = {"none",  "peaks", "cliff", "wrong", "noisy",
@@ -33,6 +33,7 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_FLAG, A, alone, "alone", 0, NULL, "ours without its rivals"),
     NT_OPT(NT_O_FLAG, A, recorded_noise, "recorded-noise", 0, NULL,
            "a simulated machine as noisy as eager calls on recorded ones"),
+    NT_OPT(NT_O_FLAG, A, verbose, "verbose", 'v', NULL, "each pick of ours that loses"),
     {.name = "twist",
      .type = NT_O_STR,
      .offset = offsetof(struct A, twist),
@@ -162,6 +163,7 @@ int main(int argc, char **argv)
     int rc = nt_cli_parse(&command, argc - 1, argv + 1, &a, &nargs, &help, &err);
 
     land_recorded_noise = rc == 0 && a.recorded_noise;
+    ours_verbose = rc == 0 && a.verbose;
     if (rc == 0 && help) {
         nt_cli_help("bench_jobs", &command, stdout);
         return 0;

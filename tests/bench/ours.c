@@ -1,5 +1,6 @@
 /* The job's plan against a landscape, in process. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -123,6 +124,41 @@ static void take_standing(const struct play *y, struct outcome *ret)
     s->exact /= n > 0 ? n : 1;
 }
 
+bool ours_verbose;
+
+static void print_arm(const char *what, const struct land_case *c, const struct nt_found_arm *a)
+{
+    char x[48];
+    (void)fprintf(stderr,
+                  "  %s %s: %+.2f %% of the best, seen %+.2f %% +- %.2f of the default, "
+                  "%u blocks in %u gangs%s\n",
+                  what, nt_executed_text(&a->executed, x, sizeof(x)),
+                  100 * land_gap(c, &a->executed), 100 * a->log_ratio, 100 * a->se, a->blocks,
+                  a->gangs, a->dropped ? ", dropped" : "");
+}
+
+/* What was seen of picks that lose more than half of what counts as as good, and of the best. */
+static void print_losses(const struct play *y)
+{
+    const struct nt_found *f;
+
+    for (size_t i = 0; (f = nt_plan_found(y->p, i)) != NULL; i++) {
+        const struct land_case *c = land_find(y->l, &f->cs);
+        char text[80];
+        if (c == NULL || !(land_gap(c, &f->arms[f->pick].executed) > 0.005)) {
+            continue;
+        }
+        (void)fprintf(stderr, "seed %llu, %s: %u gangs\n", (unsigned long long)y->l->seed,
+                      nt_case_text(&f->cs, text, sizeof(text)), y->p->settings[0].gangs);
+        print_arm("pick", c, &f->arms[f->pick]);
+        for (size_t k = 0; k < f->narms; k++) {
+            if (land_gap(c, &f->arms[k].executed) <= 0) {
+                print_arm("best", c, &f->arms[k]);
+            }
+        }
+    }
+}
+
 int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
 {
     struct play y = {.l = l};
@@ -141,6 +177,9 @@ int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
     ret->preflight_s = (double)y.p->result.stage_ns[NT_PREFLIGHT] / 1e9;
     if (rc == 0) {
         take_standing(&y, ret);
+    }
+    if (rc == 0 && ours_verbose) {
+        print_losses(&y);
     }
     ret->blocks = y.steps;
     ret->decide_ns = y.think_ns;

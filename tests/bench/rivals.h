@@ -44,6 +44,7 @@ void tpe_close(struct tpe *t); /* NULL is fine */
 NT_MUST_CHECK int rival_run(enum rival r, const struct land *l, struct tpe *tpe, uint64_t seed,
                             struct outcome *ret, struct nt_err *err);
 
+extern bool ours_verbose; /* prints picks that lose, and what the search had seen */
 /* What rival_run() does for RIVAL_OURS. */
 NT_MUST_CHECK int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err);
 

@@ -145,6 +145,7 @@ struct nt_found_arm {
     double log_ratio, se; /* against the default as is; NAN: not known */
     uint8_t status;       /* enum nt_status: ok, or why it is out */
     bool dropped;
+    uint32_t blocks, gangs; /* of the race, behind it */
 };
 struct nt_found {
     struct nt_case cs;

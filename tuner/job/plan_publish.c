@@ -499,6 +499,7 @@ const struct nt_found *nt_plan_found(const struct nt_plan *plan, size_t i)
     uint32_t point = (uint32_t)(i / (p->nmodes > 0 ? p->nmodes : 1));
     enum nt_mode m = p->modes[i % (p->nmodes > 0 ? p->nmodes : 1)];
     struct setting *s = &p->settings[p->table_setting];
+    struct nt_standing st[MAX_ARMS];
     struct cell *c;
     struct nt_race_verdict v;
 
@@ -512,6 +513,11 @@ const struct nt_found *nt_plan_found(const struct nt_plan *plan, size_t i)
         *out = (struct nt_found_arm){
             .call = c->arms[a].call, .executed = c->arms[a].executed, .status = c->arms[a].status};
         out->log_ratio = search_effect(p, p->table_setting, point, m, a, &out->se);
+    }
+    nt_race_standings(c->race[m], st);
+    for (uint32_t k = 0; k < c->narms; k++) {
+        p->found_arms[st[k].arm].blocks = st[k].blocks;
+        p->found_arms[st[k].arm].gangs = st[k].gangs;
     }
     p->found = (struct nt_found){.cs = plan_case(p, point, m),
                                  .vars = s->vars,
