@@ -223,6 +223,7 @@ static bool new_races(struct nt_plan *p, uint32_t point)
         cfg.look_samples = cfg.block_samples < LOOK ? cfg.block_samples : LOOK;
         cfg.min_gangs = efforts[p->spec.effort].min_gangs;
         cfg.max_gangs = efforts[p->spec.effort].max_gangs;
+        cfg.gang_blocks = search_gang_blocks(p, point, m, p->npoints * p->nmodes);
         cfg.seed = nt_mix(nt_mix(p->spec.seed, 0x6261636b), nt_mix(point, m));
         if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
             return false;

@@ -311,6 +311,8 @@ uint32_t search_resolve(const struct cell *c,
                         const struct nt_call *call); /* arm that runs it; NONE: not known */
 double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
                      uint32_t arm, double *ret_se); /* log(arm / default as is) */
+/* What the start of a gang costs each of so many races that share it, in full blocks of its own. */
+double search_gang_blocks(const struct nt_plan *p, uint32_t point, enum nt_mode m, uint32_t races);
 /* plan_compose.c */
 int compose_products(struct nt_plan *p, struct nt_err *err);
 bool compose_same(const struct arm *a, const struct arm *b); /* known to execute the same */

@@ -20,8 +20,8 @@ static const struct {
     double refine_share; /* of the confirm's time that may go into process settings */
     double worth;        /* of what a fresh gang must promise */
 } efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.2, 2.0},
-                              [NT_STANDARD] = {8, 12, 0.4, 1.0},
-                              [NT_THOROUGH] = {12, 32, 2.0, 0.3}};
+                              [NT_STANDARD] = {16, 12, 0.4, 1.0},
+                              [NT_THOROUGH] = {16, 32, 2.0, 0.3}};
 
 uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
 {
@@ -91,6 +91,18 @@ static void tell_race(struct nt_plan *p, struct nt_race *r, uint32_t gang, uint3
     }
 }
 
+/* Time of a full block of the default. */
+static double block_ns(const struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    double est = plan_default_ns(p, point, m);
+    return est * plan_inner(m, est) * (1 + plan_samples(m, est));
+}
+
+double search_gang_blocks(const struct nt_plan *p, uint32_t point, enum nt_mode m, uint32_t races)
+{
+    return (double)p->start_ns / (races > 0 ? races : 1) / block_ns(p, point, m);
+}
+
 static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
     struct cell *c = &p->settings[setting].cells[point];
@@ -109,6 +121,8 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
         cfg.block_samples = plan_samples(m, est);
         cfg.look_samples = cfg.block_samples < 3 ? cfg.block_samples : 3;
         cfg.max_gangs = efforts[p->spec.effort].max_gangs;
+        cfg.min_gangs = cfg.min_gangs < cfg.max_gangs ? cfg.min_gangs : cfg.max_gangs;
+        cfg.gang_blocks = search_gang_blocks(p, point, m, p->npoints * p->nmodes);
         cfg.seed = nt_mix(nt_mix(p->spec.seed, setting), nt_mix(point, m));
         if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
             return false;
@@ -284,9 +298,33 @@ static void share_noise(struct nt_plan *p, uint32_t setting)
     }
 }
 
+/* The start of a gang is shared by the races that go on in it. */
+static void price_gang(struct nt_plan *p, uint32_t setting)
+{
+    uint32_t open = 0;
+
+    for (int pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < p->npoints; i++) {
+            struct cell *c = &p->settings[setting].cells[i];
+            for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
+                enum nt_mode m = p->modes[k];
+                if (!nt_race_wants_gang(c->race[m])) {
+                    continue;
+                }
+                if (pass == 0) {
+                    open++;
+                } else {
+                    nt_race_price(c->race[m], search_gang_blocks(p, i, m, open));
+                }
+            }
+        }
+    }
+}
+
 static void enter_gang(struct nt_plan *p, uint32_t setting)
 {
     share_noise(p, setting);
+    price_gang(p, setting);
     p->race_gang = p->settings[setting].gangs++;
     p->settings[setting].again = false;
     p->gang_ns = 0;
@@ -330,45 +368,13 @@ static double gang_price(const struct nt_plan *p, uint32_t setting)
     return (double)(p->start_ns + p->gang_ns) / ((double)p->start_ns + ns);
 }
 
-/* What the picks of a setting are expected to lose still: on average, and in the worst case. */
-struct risk {
-    double mean, worst;
-    bool undecided; /* a race would go on */
-};
-
-static struct risk find_risk(struct nt_plan *p, uint32_t setting)
-{
-    struct setting *s = &p->settings[setting];
-    struct risk r = {0};
-    double weight = 0;
-
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        for (uint32_t k = 0; k < p->nmodes && s->cells[i].explored && !s->cells[i].hopeless; k++) {
-            struct nt_race *race = s->cells[i].race[p->modes[k]];
-            double w = plan_weight(p, i, p->modes[k]);
-            weight += w;
-            if (nt_race_wants_gang(race)) {
-                double loses = nt_race_verdict(race).risk;
-                r.mean += w * loses;
-                r.worst = fmax(r.worst, w > 0 ? loses : 0);
-                r.undecided = true;
-            }
-        }
-    }
-    r.mean /= weight > 0 ? weight : 1;
-    return r;
-}
-
-/* A fresh gang costs its start and what is measured in it: it is worth that while the picks of all
- * cases together, or of one by much, are expected to gain by it. The error falls with the root of
- * the gangs, so of what all lose the next one takes off 1 in 2 * gangs. */
+/* A fresh gang costs its start and what is measured in it: it is worth that while the pick of some
+ * case is expected to gain by it. */
 static bool wants_gang(struct nt_plan *p, uint32_t setting)
 {
-    static const double mean_worth = 1e-3,
-                        case_worth = 0.017; /* log units, for a gang of the grid */
+    static const double worth = 2e-3; /* log units, for a gang of the grid */
     struct setting *s = &p->settings[setting];
-    double price = efforts[p->spec.effort].worth;
-    struct risk r;
+    double most = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         if (!s->cells[i].explored) {
@@ -376,10 +382,15 @@ static bool wants_gang(struct nt_plan *p, uint32_t setting)
         }
     }
     share_noise(p, setting);
-    r = find_risk(p, setting);
-    price *= gang_price(p, setting);
-    return r.undecided &&
-           (r.mean > price * mean_worth * 2 * s->gangs || r.worst > price * case_worth);
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes && !s->cells[i].hopeless; k++) {
+            struct nt_race *race = s->cells[i].race[p->modes[k]];
+            if (plan_weight(p, i, p->modes[k]) > 0 && nt_race_wants_gang(race)) {
+                most = fmax(most, nt_race_verdict(race).saving);
+            }
+        }
+    }
+    return most > efforts[p->spec.effort].worth * worth * gang_price(p, setting);
 }
 
 /* A row serves all modes: each mode's pick must be known well in the others. */

@@ -464,6 +464,10 @@ static void set_effects(struct fit *f)
             set_shifts(f);
         }
     }
+    f->shift_var_most = 0.0;
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        f->shift_var_most = fmax(f->shift_var_most, f->gangs[g].shift_var);
+    }
     set_inter_var(f);
 }
 
@@ -488,6 +492,16 @@ void fit_update(struct fit *f)
     f->touched = FIT_NONE;
     pool_block_var(f);
     set_effects(f);
+}
+
+double fit_error_at_most(const struct fit *f, uint32_t a, uint32_t b)
+{
+    const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];
+    if (!(x->info > 0.0 && y->info > 0.0)) {
+        return NAN;
+    }
+    /* leans on gangs add up to 2 and none is above 1: their squares to no more than 2 */
+    return sqrt(1.0 / x->info + 1.0 / y->info + 2.0 * f->shift_var_most);
 }
 
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se)

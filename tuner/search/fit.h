@@ -63,6 +63,7 @@ struct fit {
     double inter_df0;                        /* what that of the interaction weighs */
     double inter_excess, inter_df;           /* seen: squares less their noise, of so many */
     double block_var, inter_var;             /* … and now */
+    double shift_var_most;                   /* of all gangs */
     bool moved;                              /* a level changed: all cells are to be redone */
     uint32_t touched;                        /* else only this arm's, or FIT_NONE */
 };
@@ -82,5 +83,8 @@ static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm,
 {
     return &f->cells[(size_t)arm * FIT_GANGS + gang];
 }
+/* No less than the standard error of effect(a) - effect(b), for less work; NAN when one was not
+ * seen. */
+double fit_error_at_most(const struct fit *f, uint32_t a, uint32_t b);
 /* effect(a) - effect(b) with its standard error; NAN and INFINITY when one was not seen. */
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se);

@@ -6,6 +6,7 @@
 
 #include "tuner/base/rng.h"
 #include "tuner/search/fit.h"
+#include "tuner/stats/stats.h"
 
 _Static_assert((int)NT_RACE_MAX_GANGS == (int)FIT_GANGS, "one limit");
 
@@ -14,7 +15,7 @@ const struct nt_race_config nt_race_defaults = {
     .z_drop = 3.0,
     .tie = 0.002,
     .home = 0.003,
-    .slack = 0.005,
+    .slack = 0.003,
     .z_stop = 2.0,
     .block_sd = 0.03,
     .gang_sd = 0.03,
@@ -22,15 +23,22 @@ const struct nt_race_config nt_race_defaults = {
     .look_samples = 7,
     .looks = 2,
     .default_every = 8,
-    .min_gangs = 2,
+    .min_gangs = 4,
     .max_gangs = 6,
     .max_blocks = 20,
     .contenders = 8,
+    .gang_blocks = 200,
     .seed = 1,
 };
 
 enum { FEW = 3 };                  /* are measured best … */
 static const double OTHERS = 0.25; /* … the other contenders by so much of that */
+
+/* Gangs differ in ways that no few of them show: what an arm was seen to do in so many gangs is
+ * believed as far as Student's t of as many degrees goes, plus one for what its kind does. */
+struct caution {
+    double drop, stop; /* quantiles for z_drop and z_stop */
+};
 
 struct runner {
     double prior, boost;
@@ -61,7 +69,11 @@ struct nt_race {
     struct lane lanes[NT_RACE_MAX_GANGS];
     struct fit fit;
     struct nt_rng rng;
-    bool stale; /* verdict and the runners' `alive` are to be worked out */
+    struct caution caution[NT_RACE_MAX_GANGS + 1]; /* by gangs */
+    uint32_t rivals; /* not told to be slower than the leader, itself included */
+    double price;    /* of this race's share of a gang's start, in full blocks */
+    bool later;      /* the first gang is over */
+    bool stale;      /* verdict and the runners' `alive` are to be worked out */
     struct nt_race_verdict verdict;
 };
 
@@ -81,6 +93,16 @@ static double interaction_sd(const struct nt_race_config *c)
     return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.05);
 }
 
+static void set_caution(struct nt_race *r)
+{
+    for (uint32_t g = 0; g <= NT_RACE_MAX_GANGS; g++) {
+        double df = g + 1.0;
+        r->caution[g] =
+            (struct caution){.drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
+                             .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df)};
+    }
+}
+
 int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
                 struct nt_race **ret, struct nt_err *err)
 {
@@ -96,7 +118,9 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
     r->config = *config;
     r->n = n;
     r->stale = true;
+    r->price = config->gang_blocks;
     nt_rng_seed(&r->rng, config->seed);
+    set_caution(r);
     r->runners = calloc(n, sizeof(*r->runners));
     r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
     r->places = calloc(n, sizeof(*r->places));
@@ -135,6 +159,11 @@ void nt_race_boost(struct nt_race *r, uint32_t arm, double by)
 {
     nt_assert(arm < r->n);
     r->runners[arm].boost += by;
+}
+
+void nt_race_price(struct nt_race *r, double blocks)
+{
+    r->price = blocks;
 }
 
 void nt_race_pin(struct nt_race *r, uint32_t arm)
@@ -201,9 +230,16 @@ static uint32_t gangs_used(const struct nt_race *r)
     return used;
 }
 
-static double cautious(const struct fit_arm *a)
+static double cautious(const struct nt_race *r, uint32_t arm)
 {
-    return a->info > 0.0 ? a->effect + 0.5 / sqrt(a->info) : INFINITY;
+    const struct fit_arm *a = &r->fit.arms[arm];
+    double t = r->caution[a->gangs].stop / r->config.z_stop;
+    return a->info > 0.0 ? a->effect + 0.5 * t / sqrt(a->info) : INFINITY;
+}
+
+static double promise(const struct fit_arm *a)
+{
+    return a->info > 0.0 ? a->effect - 1.0 / sqrt(a->info) : -INFINITY;
 }
 
 /* Smallest estimate; one that few blocks stand behind has to be that much better. */
@@ -213,28 +249,55 @@ static uint32_t find_leader(const struct nt_race *r)
     double least = INFINITY;
     for (uint32_t i = 0; i < r->n; i++) {
         const struct fit_arm *a = &r->fit.arms[i];
-        if (!a->failed && cautious(a) < least) {
-            least = cautious(a);
+        if (!a->failed && cautious(r, i) < least) {
+            least = cautious(r, i);
             best = i;
         }
     }
     return best;
 }
 
-/* Works out who is still in contention and returns how many. */
+/* Gangs behind the difference of two arms. */
+static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
+{
+    uint32_t x = r->fit.arms[a].gangs, y = r->fit.arms[b].gangs;
+    return x < y ? x : y;
+}
+
+/* By how much an arm is slower than the leader beyond the margin, in standard errors; NAN: unknown.
+ * Where it is by more than `enough`, that may be all that is known: it is less work. */
+static double errors_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, double margin,
+                            double enough)
+{
+    const struct fit_arm *arms = r->fit.arms;
+    double se, d = arms[arm].effect - arms[leader].effect - margin;
+    double least = d / fit_error_at_most(&r->fit, arm, leader);
+    if (least > enough) {
+        return least;
+    }
+    (void)fit_difference(&r->fit, arm, leader, &se);
+    return d / se;
+}
+
+/* Works out who is still in contention and returns how many; one of whom nothing is known is. In
+ * the first gang, whose blocks say nothing of other gangs, that is who gets more of them; later all
+ * that gangs may yet turn. */
 static uint32_t find_alive(struct nt_race *r, uint32_t leader)
 {
     const double margin = log1p(r->config.margin);
     uint32_t alive = 0;
+    r->rivals = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        double se, d;
-        bool in = !failed(r, i) && !passed_over(r, i);
+        bool in = !failed(r, i) && !passed_over(r, i), rival = in;
         if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
-            d = fit_difference(&r->fit, i, leader, &se);
-            in = !(d - r->config.z_drop * se > margin); /* an unknown one stays */
+            double drop = r->caution[gangs_behind(r, i, leader)].drop;
+            double behind = errors_behind(r, i, leader, margin, drop);
+            rival = !(behind > drop);
+            in = rival && (r->later || !(behind > r->config.z_drop));
         }
         r->runners[i].alive = in;
         alive += in;
+        r->rivals += rival;
     }
     return alive;
 }
@@ -251,29 +314,45 @@ static int by_place(const void *a, const void *b)
     return x->arm < y->arm ? -1 : 1;
 }
 
-/* Of many that cannot be told apart, any of the better half is as good: fewer go on with each gang,
- * and the best few are measured best. The default goes on while it is alive. Returns how many do.
+/* Adds to the best `most` so far, in order; returns how many there are. */
+static uint32_t add_place(struct place *best, uint32_t n, uint32_t most, struct place x)
+{
+    uint32_t k = n < most ? n : most;
+    while (k > 0 && by_place(&x, &best[k - 1]) < 0) {
+        if (k < most) {
+            best[k] = best[k - 1];
+        }
+        k--;
+    }
+    if (k < most) {
+        best[k] = x;
+    }
+    return n < most ? n + 1 : n;
+}
+
+/* Of many that cannot be told apart, fewer go on with each gang: the leader, the default while it
+ * is alive, and those that may be best; the first of them are measured best. Returns how many do.
  */
-static uint32_t cap_alive(struct nt_race *r, uint32_t alive)
+static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
 {
     uint32_t gangs = gangs_used(r), n = 0, cap = r->config.contenders / (gangs > 1 ? gangs : 1);
 
-    cap = cap > FEW ? cap : FEW;
+    cap = (cap > FEW ? cap : FEW) - r->runners[0].alive;
     if (!all_looked_at(r)) {
         return alive;
     }
     for (uint32_t i = 1; i < r->n; i++) {
         if (r->runners[i].alive) {
-            r->places[n++] = (struct place){0.0, cautious(&r->fit.arms[i]), i};
+            double value = i == leader ? -INFINITY : promise(&r->fit.arms[i]);
+            n = add_place(r->places, n, cap, (struct place){0.0, value, i});
+            r->runners[i].alive = r->runners[i].ahead = false;
         }
     }
-    qsort(r->places, n, sizeof(*r->places), by_place);
-    cap -= r->runners[0].alive;
     for (uint32_t k = 0; k < n; k++) {
         r->runners[r->places[k].arm].ahead = k < FEW;
-        r->runners[r->places[k].arm].alive = k < cap;
+        r->runners[r->places[k].arm].alive = true;
     }
-    return r->runners[0].alive + (n < cap ? n : cap);
+    return r->runners[0].alive + n;
 }
 
 /* Is the arm as good as the leader? The default is while it seems to lose very little, which may be
@@ -318,20 +397,49 @@ static double expected_loss(double mean, double sd)
     return sd * exp(-0.5 * u * u) * 0.3989422804014327 + mean * 0.5 * erfc(-u * 0.7071067811865476);
 }
 
-/* What the pick may lose to the best of those alive, at z_stop and on average; not known before all
- * have been looked at. */
-static void find_loss(const struct nt_race *r, struct nt_race_verdict *v)
+/* What the pick may lose to those alive, at z_stop; not known before all have been looked at. */
+static double find_loss(const struct nt_race *r, uint32_t pick)
 {
-    bool known = v->pick != NT_NO_ARM && all_looked_at(r);
-    v->loss = v->risk = known ? 0.0 : INFINITY;
-    for (uint32_t i = 0; i < r->n && known; i++) {
+    double loss = 0.0;
+    if (pick == NT_NO_ARM || !all_looked_at(r)) {
+        return INFINITY;
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
         double se, d;
-        if (r->runners[i].alive && i != v->pick) {
-            d = fit_difference(&r->fit, v->pick, i, &se);
-            v->loss = isnan(d) ? INFINITY : fmax(v->loss, d + r->config.z_stop * se);
-            v->risk = isnan(d) ? INFINITY : fmax(v->risk, expected_loss(d, se));
+        if (r->runners[i].alive && i != pick) {
+            d = fit_difference(&r->fit, pick, i, &se);
+            loss = isnan(d) ? INFINITY
+                            : fmax(loss, d + r->caution[gangs_behind(r, i, pick)].stop * se);
         }
     }
+    return loss;
+}
+
+/* Was it seen in enough gangs to be picked? */
+static bool stands(const struct nt_race *r, uint32_t pick)
+{
+    return pick != NT_NO_ARM && r->fit.arms[pick].gangs >= r->config.min_gangs;
+}
+
+/* What one gang more is expected to save of what is lost to the likeliest rival: an error falls
+ * with the root of the gangs, so 1 in 2 n. */
+static double find_saving(const struct nt_race *r, uint32_t pick)
+{
+    double saving = 0.0;
+    bool young = !stands(r, pick) && gangs_used(r) < r->config.min_gangs;
+    if (pick == NT_NO_ARM || young || !all_looked_at(r)) {
+        return INFINITY;
+    }
+    for (uint32_t i = 0; i < r->n; i++) {
+        double se, d;
+        uint32_t gangs = gangs_behind(r, i, pick);
+        if (r->runners[i].alive && i != pick) {
+            d = fit_difference(&r->fit, pick, i, &se);
+            saving = isnan(d) || gangs == 0 ? INFINITY
+                                            : fmax(saving, expected_loss(d, se) / (2.0 * gangs));
+        }
+    }
+    return saving;
 }
 
 static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_verdict *v)
@@ -349,10 +457,10 @@ static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_v
     if (!all_looked_at(r) || !pinned_are_known(r)) {
         return NT_RACE_RUNNING;
     }
-    if (v->alive == 1) {
+    if (stands(r, v->pick) && r->rivals == 1) {
         return NT_RACE_SEPARATED;
     }
-    if (v->gangs >= r->config.min_gangs && v->loss <= log1p(r->config.slack)) {
+    if (stands(r, v->pick) && v->loss <= log1p(r->config.slack)) {
         return NT_RACE_TIED;
     }
     return v->gangs >= r->config.max_gangs ? NT_RACE_LIMIT : NT_RACE_RUNNING;
@@ -367,10 +475,10 @@ static void update(struct nt_race *r)
     r->stale = false;
     fit_update(&r->fit);
     v.leader = find_leader(r);
-    v.alive = cap_alive(r, find_alive(r, v.leader));
+    v.alive = cap_alive(r, find_alive(r, v.leader), v.leader);
     v.gangs = gangs_used(r);
     v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
-    find_loss(r, &v);
+    v.loss = find_loss(r, v.pick);
     v.end = find_end(r, &v);
     for (uint32_t i = 0; i < r->n; i++) { /* what is pinned is measured on, but decides nothing */
         r->runners[i].alive = r->runners[i].alive || (r->runners[i].pinned && !failed(r, i));
@@ -380,12 +488,12 @@ static void update(struct nt_race *r)
 
 /* ---- what to measure next ---- */
 
-/* Blocks of an arm in a gang are worth repeating until their noise is small beside the interaction,
- * which only other gangs can average: a gang's start costs more than many blocks. */
+/* Blocks of an arm in a gang average their noise, not what the arm does in that gang: the most is
+ * learned of the time when so many are taken that another gang would be as well spent. */
 static double target_weight(const struct nt_race *r, uint32_t arm)
 {
-    static const double small = 6.0; /* the interaction's variance by that of the blocks' mean */
-    double n = small * r->fit.arms[arm].var / r->fit.inter_var;
+    uint32_t alive = r->verdict.alive > 0 ? r->verdict.alive : 1;
+    double n = sqrt(r->price / alive * r->fit.arms[arm].var / r->fit.inter_var);
     n *= arm == 0 || r->runners[arm].ahead ? 1.0 : OTHERS;
     return fmin(fmax(n, 1.0), (double)r->config.max_blocks) - 0.5; /* to the nearest block */
 }
@@ -465,6 +573,9 @@ bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
 {
     struct lane *l = &r->lanes[gang];
     nt_assert(gang < NT_RACE_MAX_GANGS);
+    if (!r->later && l->blocks == 0 && gangs_used(r) > 0) {
+        r->later = r->stale = true;
+    }
     update(r);
     if (decided(&r->verdict) || (l->blocks == 0 && r->verdict.gangs >= r->config.max_gangs)) {
         return false;
@@ -524,8 +635,11 @@ bool nt_race_wants_gang(struct nt_race *r)
 
 struct nt_race_verdict nt_race_verdict(struct nt_race *r)
 {
+    struct nt_race_verdict v;
     update(r);
-    return r->verdict;
+    v = r->verdict;
+    v.saving = find_saving(r, v.pick);
+    return v;
 }
 
 double nt_race_behind(struct nt_race *r, uint32_t arm)

@@ -10,6 +10,8 @@
  *            between gangs is the interaction, so an arm still in contention needs several gangs
  *            while a clear loser is dropped after short looks in the first. Variances start from
  *            the preflight's and learn. Stray blocks are set aside.
+ * Gangs      What an arm did in few gangs is believed as far as Student's t of that few goes, so a
+ *            pick has stood in several, and what may yet be better is seen in more of them.
  * Verdicts   follow from this race's own blocks; priors and boosts set the order. Only how much
  *            gangs differ is shared between races, and what is far behind in another mode of the
  *            same case may be passed over.
@@ -26,25 +28,27 @@
 enum { NT_RACE_MAX_GANGS = 16 }; /* numbers 0..15 within a race, gangs that died included */
 
 struct nt_race_config {
-    double margin;          /* an arm this much slower than the leader, by z_drop, is dropped */
-    double z_drop;          /* normal quantile of that one-sided bound; 2.33 is 99 % */
-    double tie;             /* arms estimated this near to the leader are as good … */
-    double home;            /* … and the default this near, when that may be chance */
-    double slack;           /* enough is known when the pick cannot lose more than this … */
-    double z_stop;          /* … by this one-sided bound */
-    double block_sd;        /* log units, of a full block within a gang (preflight) */
-    double gang_sd;         /* log units, between gangs (preflight) */
-    double interaction_sd;  /* log units, per arm and gang; 0: taken from gang_sd */
+    double margin;         /* an arm this much slower than the leader, by z_drop, is dropped */
+    double z_drop;         /* normal quantile of that one-sided bound; 2.33 is 99 %: after the first
+                              gang that of Student's t by the gangs behind it */
+    double tie;            /* arms estimated this near to the leader are as good … */
+    double home;           /* … and the default this near, when that may be chance */
+    double slack;          /* enough is known when the pick cannot lose more than this … */
+    double z_stop;         /* … by this one-sided bound, of Student's t likewise */
+    double block_sd;       /* log units, of a full block within a gang (preflight) */
+    double gang_sd;        /* log units, between gangs (preflight) */
+    double interaction_sd; /* log units, per arm and gang; 0: taken from gang_sd */
     uint32_t block_samples; /* iterations of a full block */
     uint32_t look_samples;  /* iterations of a first look; at most block_samples */
     uint32_t looks;         /* blocks that an arm gets before it may be dropped */
     uint32_t default_every; /* one in so many blocks of a gang is the default's; at least 2 */
-    uint32_t min_gangs;     /* before arms in contention are decided */
+    uint32_t min_gangs;     /* that a pick must have stood in before the race is over */
     uint32_t max_gangs;     /* at most NT_RACE_MAX_GANGS */
     uint32_t max_blocks;    /* full blocks per arm and gang */
     uint32_t contenders;    /* arms that go on from the looks; half as many into the second gang, a
                                third into the third, … at least 3. In a gang the best 3 get all
                                blocks that they are worth, the others a fourth of them. */
+    double gang_blocks;     /* what this race's share of a gang's start costs, in full blocks */
     uint64_t seed;
 };
 extern const struct nt_race_config nt_race_defaults; /* seed and sds are the caller's to set */
@@ -63,6 +67,8 @@ void nt_race_free(struct nt_race *r); /* NULL is fine */
 
 /* The arm is tried sooner: a neighbouring size or the other mode likes it. Larger is sooner. */
 void nt_race_boost(struct nt_race *r, uint32_t arm, double by);
+/* A gang's start, as far as this race pays for it, costs so many full blocks now: > 0. */
+void nt_race_price(struct nt_race *r, double blocks);
 /* The arm is not dropped and is seen in min_gangs gangs whatever its ratio: the other mode's
  * choice, of which compose must know how it does here. */
 void nt_race_pin(struct nt_race *r, uint32_t arm);
@@ -103,7 +109,7 @@ struct nt_race_verdict {
     uint32_t alive;  /* arms, default included, still in contention */
     uint32_t gangs;  /* seen */
     double loss;     /* log units: upper bound (z_stop) of what the pick may lose to the best */
-    double risk;     /* log units: what it is expected to lose to its likeliest rival */
+    double saving;   /* log units: what one gang more is expected to save of that */
 };
 struct nt_race_verdict nt_race_verdict(struct nt_race *r);
 /* By how much the arm is slower than the leader at least, by z_drop; log units, -INFINITY: unknown.
