@@ -54,6 +54,8 @@ static void test_picks_and_claims(void **state)
     assert_true(s.own.cases >= SEEDS * 30);
     assert_true(s.own.gaps * 50 <= s.own.cases);
     assert_true(expm1(s.own.worst) <= 0.015);
+    assert_true(s.chosen.cases + s.chosen.thin >= SEEDS * 30);
+    assert_true(s.chosen.gaps * 50 <= s.chosen.cases && expm1(s.chosen.worst) <= 0.015);
     assert_true(s.claims >= SEEDS * 4);
     assert_int_equal(s.false_claims, 0);
     assert_int_equal(s.slower, 0);

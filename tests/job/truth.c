@@ -451,47 +451,94 @@ static void judge_oracle(const struct truth_config *c, const struct nt_case *cs,
     }
 }
 
+static void print_level(const char *half, const struct level *l)
+{
+    (void)fprintf(stderr, "; %s, us a gang:", half);
+    for (size_t i = 0; i < l->n; i++) {
+        (void)fprintf(stderr, " %.1f", exp(l->x[i]) / 1e3);
+    }
+}
+
+/* What the search had seen of a tuple, and what both halves hold. */
+static void print_seen(const char *what, const struct nt_found *f, const struct nt_executed *x,
+                       const struct level *even, const struct level *odd)
+{
+    for (size_t i = 0; i < f->narms; i++) {
+        const struct nt_found_arm *a = &f->arms[i];
+        if (nt_executed_equal(&a->executed, x)) {
+            (void)fprintf(stderr,
+                          "   %s: seen %+.2f %% +- %.2f of the default, %u blocks in %u gangs",
+                          what, 100 * a->log_ratio, 100 * a->se, a->blocks, a->gangs);
+        }
+    }
+    print_level("even", even);
+    print_level("odd", odd);
+    (void)fprintf(stderr, "\n");
+}
+
+static size_t index_of(const struct field *f, long cell)
+{
+    size_t i = 0;
+    while (i < f->n && f->cell[i] != cell) {
+        i++;
+    }
+    return i;
+}
+
+static void print_chosen(const struct nt_found *f, const struct nt_est *e,
+                         const struct nt_executed *best, const struct level *const at[4])
+{
+    char text[80], x[48], y[48];
+    const struct nt_executed *pick = &f->arms[f->pick].executed;
+
+    (void)fprintf(stderr, "beside %s '%s': %s is %.2f %% [%.2f, %.2f] above %s, by %zu gangs\n",
+                  nt_case_text(&f->cs, text, sizeof(text)), f->vars,
+                  nt_executed_text(pick, x, sizeof(x)), 100 * e->mean, 100 * e->lo, 100 * e->hi,
+                  nt_executed_text(best, y, sizeof(y)), e->n);
+    print_seen("pick", f, pick, at[0], at[1]);
+    print_seen("best", f, best, at[2], at[3]);
+}
+
 /* The pick against what exhaustive measurement by the same gangs would have chosen. */
-static void judge_chosen(const struct truth_config *c, const struct nt_case *cs, const char *vars,
-                         const struct nt_executed *pick, struct truth_gaps *g)
+static void judge_chosen(const struct truth_config *c, const struct nt_found *f,
+                         struct truth_gaps *g)
 {
     static struct field even, odd; /* large */
-    size_t mine = find_tuple(c->rec, NT_ODD_GANGS, cs, vars, pick, &odd), best = 0;
+    static const struct level none;
+    const struct nt_executed *pick = &f->arms[f->pick].executed;
+    size_t mine = find_tuple(c->rec, NT_ODD_GANGS, &f->cs, f->vars, pick, &odd), best, seen;
     struct nt_est e;
 
-    if (mine == odd.n || !field_of(c->rec, NT_EVEN_GANGS, cs, vars, &even)) {
+    if (mine == odd.n || !field_of(c->rec, NT_EVEN_GANGS, &f->cs, f->vars, &even)) {
         g->unknown++;
         return;
     }
-    while (best < odd.n && odd.cell[best] != even.cell[even.best]) {
-        best++;
-    }
+    best = index_of(&odd, even.cell[even.best]);
     if (best == odd.n) {
         g->unknown++;
         return;
     }
-    g->cases++;
-    if (best == mine) {
-        return;
-    }
-    e = compare(&odd.at[mine], &odd.at[best], scatter_of(odd.at, odd.n), ALPHA);
-    if (e.n == 0) {
-        return;
-    }
-    g->sum_width += isfinite(e.se) ? e.hi - e.mean : 0;
-    g->sum_difference += e.mean;
-    g->worst_seen = fmax(g->worst_seen, e.mean);
-    if (e.lo > 0) {
-        g->gaps++;
+    e = best == mine ? (struct nt_est){.n = TRUTH_JUDGES}
+                     : compare(&odd.at[mine], &odd.at[best], scatter_of(odd.at, odd.n), ALPHA);
+    if (e.n < TRUTH_JUDGES) {
+        g->thin++;
+        g->thin_gaps += e.n > 0 && e.lo > 0;
+        g->thin_worst = fmax(g->thin_worst, e.n > 0 ? e.lo : 0);
+    } else {
+        g->cases++;
+        g->sum_width += isfinite(e.se) ? e.hi - e.mean : 0;
+        g->sum_difference += e.mean;
+        g->worst_seen = fmax(g->worst_seen, e.mean);
+        g->gaps += e.lo > 0;
         g->worst = fmax(g->worst, e.lo);
-        g->worst_difference = fmax(g->worst_difference, e.mean);
-        if (c->verbose) {
-            char text[80], x[48], y[48];
-            (void)fprintf(stderr, "beside %s '%s': %s is %.2f %% [%.2f, %.2f] above %s\n",
-                          nt_case_text(cs, text, sizeof(text)), vars,
-                          nt_executed_text(pick, x, sizeof(x)), 100 * e.mean, 100 * e.lo,
-                          100 * e.hi, nt_executed_text(best_of(c->rec, &even), y, sizeof(y)));
-        }
+        g->worst_difference = fmax(g->worst_difference, e.lo > 0 ? e.mean : 0);
+    }
+    if (c->verbose && e.n > 0 && e.lo > 0) {
+        seen = index_of(&even, odd.cell[mine]);
+        print_chosen(f, &e, best_of(c->rec, &even),
+                     (const struct level *const[]){seen < even.n ? &even.at[seen] : &none,
+                                                   &odd.at[mine], &even.at[even.best],
+                                                   &odd.at[best]});
     }
 }
 
@@ -509,7 +556,7 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
         const struct nt_executed *x = &f->arms[f->pick].executed;
         judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
         judge_oracle(c, &f->cs, f->vars, &sum->oracle);
-        judge_chosen(c, &f->cs, f->vars, x, &sum->chosen);
+        judge_chosen(c, f, &sum->chosen);
         if (c->other != NULL) {
             judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &sum->other);
         }

@@ -18,15 +18,19 @@ struct truth_config {
     bool verbose;
 };
 
+enum { TRUTH_JUDGES = 3 }; /* of two gangs, one that strays is half of what they say */
 /* Picks judged by one recording. A gap is told when the pick is slower than some tuple by the
  * interval that holds for all tuples of its case together at 99.5 %: else the best of many equal
  * ones, chosen by the same gangs that judge, always seems faster. What counts of the worst is what
  * the interval leaves that holds at 97.5 % for all cases of the recording together. */
 struct truth_gaps {
-    unsigned family;         /* cases of a job */
-    unsigned cases;          /* judged */
-    unsigned unknown;        /* not recorded there often enough */
-    unsigned gaps;           /* told */
+    unsigned family;    /* cases of a job */
+    unsigned cases;     /* judged */
+    unsigned unknown;   /* not recorded there often enough */
+    unsigned gaps;      /* told */
+    unsigned thin;      /* cannot tell: fewer than TRUTH_JUDGES gangs have both tuples … */
+    unsigned thin_gaps; /* … in which those few speak of a gap */
+    double thin_worst;
     double worst;            /* log units, beyond the interval of the recording */
     double worst_difference; /* of told gaps, the whole of it */
     double worst_seen;       /* of all cases, told or not: most of it is noise of the judge */
@@ -42,7 +46,8 @@ struct truth_sum {
     struct truth_gaps own, other;
     struct truth_gaps oracle; /* the even gangs' own best in the place of the picks */
     /* The picks beside the even gangs' own best, both judged by the odd: neither was chosen by
-     * those who judge, so that the plain 95 % interval of the difference holds. */
+     * those who judge, so that the plain 95 % interval of the difference holds. The sharp judge:
+     * it alone has `thin` cases. */
     struct truth_gaps chosen;
 };
 
