@@ -20,7 +20,7 @@ enum {
     SLOW_MS = 5000,   /* readers, heartbeats, new profiles of others */
     VERSION_MS = 250, /* how old an answer from the cache may be */
     BEAT_MS = 15000,
-    LAG_MS = 100,
+    LAG_MS = 20,
     LAG_AFTER_MS = 2000, /* the loop's lateness is measured so long after anything happened */
     THIN_AT_ONCE = 20,
 };
