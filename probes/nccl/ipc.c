@@ -405,10 +405,10 @@ int nt_ipc_choose(const struct nt_ipc *i, const struct nt_plan *plan, struct nt_
     }
     if (call->algo < 0) {
         call->algo = (int8_t)own_algo(i, cs->bytes);
-        call->proto = (int8_t)(i->host                                              ? NT_PULL
-                               : call->algo == NT_TWO_SHOT                          ? NT_DIRECT
-                               : cs->bytes * (i->world - 1) <= NT_SHOT_LL_BYTES / 2 ? NT_LL
-                                                                                    : NT_PUSH);
+        call->proto = (int8_t)(i->host                                 ? NT_PULL
+                               : call->algo == NT_TWO_SHOT             ? NT_DIRECT
+                               : cs->bytes * (i->world - 1) <= 1 << 16 ? NT_LL
+                                                                       : NT_PUSH);
     }
     if (i->host && call->proto != NT_PULL) {
         return nt_fail(err, NT_E_MISSING, 0, "host memory is only pulled from");

@@ -45,7 +45,7 @@ enum {
     NT_SHOT_MEETINGS = 2, /* flags grow by this much with each call */
     NT_SHOT_FLAG_BYTES = NT_SHOT_BLOCKS * NT_SHOT_RANKS * 8,
     NT_SHOT_EPOCH_BYTES = NT_SHOT_BLOCKS * 8,
-    NT_SHOT_LL_BYTES = 1 << 16,              /* most data of an ll call */
+    NT_SHOT_LL_BYTES = 1 << 18,              /* most data of an ll call */
     NT_SHOT_LL_UNITS = NT_SHOT_LL_BYTES / 8, /* 8 bytes of data, 16 of the stage */
 };
 /* Of `words`. From NT_SHOT_BLOCK on: who gave up first, on whom, and what it had seen of what. */

@@ -247,6 +247,26 @@ static uint8_t refuses_in_pairs(const struct world_call *c)
     return is_ipc(c) && (c->step->m.flags & NT_M_BUSY) != 0 ? NT_ST_UNAVAILABLE : NT_ST_OK;
 }
 
+static uint8_t refuses_above_1k(const struct world_call *c)
+{
+    return is_ipc(c) && c->step->m.cs.bytes > 1024 ? NT_ST_UNAVAILABLE : NT_ST_OK;
+}
+
+/* A backend that ends between two sizes has a row up to there. */
+static void test_a_row_ends_where_the_backend_does(void **state)
+{
+    struct play p = job(1, "nccl,ipc");
+    const struct nt_backend_row *row;
+    (void)state;
+    p.w.fault = refuses_above_1k;
+    run(&p);
+    row = row_at(&p, 1024, NT_GRAPH);
+    assert_non_null(row);
+    assert_true(row->call.backend == NT_BE_IPC && row->max_bytes == 1024);
+    assert_null(row_at(&p, 2048, NT_GRAPH));
+    play_done(&p);
+}
+
 /* Wrong once, anywhere, and nothing of the backend is trusted any more. */
 static uint8_t wrong_in_one_variant(const struct world_call *c)
 {
@@ -442,6 +462,7 @@ static void test_one_job_twice(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_row_ends_where_the_backend_does),
         cmocka_unit_test(test_the_fastest_is_named),
         cmocka_unit_test(test_none_is_forgotten),
         cmocka_unit_test(test_backends_of_a_framework),

@@ -56,7 +56,7 @@ static void check_one(struct ranks *r, const struct nt_measure *m)
     struct nt_msg got[RANKS_MAX];
     bool exists = m->call.algo != NT_ONE_SHOT ||
                   ((m->call.proto != NT_DIRECT || m->cs.place != NT_IN_PLACE) &&
-                   (m->call.proto != NT_LL || m->cs.bytes <= 1 << 16));
+                   (m->call.proto != NT_LL || m->cs.bytes <= 1 << 18));
     ranks_measure(r, m, got);
     for (unsigned k = 0; k < r->n; k++) {
         const struct nt_result *x = &got[k].result;

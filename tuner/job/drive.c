@@ -35,6 +35,7 @@ struct nt_drive {
     struct nt_plan_step step;
     bool recovering; /* starting what the planner believes alive; the step comes after */
     uint64_t t0, begin;
+    uint64_t stopped_ns; /* what stops took since the last start, which is told as a part of it */
     struct nt_mps *mps;
     bool mps_stopping, mps_up,
         mps_tired; /* tired: a gang died hard, the next one gets a fresh daemon */
@@ -316,6 +317,7 @@ static void on_end(void *data, struct nt_gang *g, enum nt_gang_end how, const st
     }
     if (d->phase == STOPPING && all_ended(d)) {
         d->totals.starting_ns += uv_hrtime() - d->t0;
+        d->stopped_ns += uv_hrtime() - d->t0;
         o.elapsed_ns = 0; /* not stored, so not told: a resumed job must see the same */
         d->nslots = 0;
         d->phase = IDLE;
@@ -407,7 +409,7 @@ static int start_gang(struct nt_drive *d, struct slot *s)
         spec.rank_vars = rank_vars;
         spec.nrank_vars = 1;
     }
-    s->t0 = uv_hrtime();
+    s->t0 = uv_hrtime() - d->stopped_ns;
     d->totals.gangs++;
     rc = nt_gang_start(d->loop, &spec, &events, &s->gang, &d->err);
     return rc;
@@ -428,6 +430,7 @@ static void start_gangs(struct nt_drive *d, const struct nt_plan_gang *gangs, si
     for (size_t i = 0; i < n && d->rc == 0; i++) {
         fail(d, start_gang(d, &d->slot[i]));
     }
+    d->stopped_ns = 0;
     if (d->rc != 0) {
         d->phase = IDLE;
         later(d);

@@ -341,9 +341,24 @@ double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode)
     return p->spec.nweights == 0 ? calls : calls * plan_default_ns(p, point, mode);
 }
 
+/* What the driver adds to each measure (messages, database, the planner), by what it took on a host
+ * with two GPUs; starts hold what a stop took. */
+static const uint64_t STEP_NS = 900000;
+
+uint64_t plan_used_ns(const struct nt_plan *p)
+{
+    return p->held_ns + p->trials * STEP_NS;
+}
+
+/* A table with variables may need a second round. */
 bool plan_search_over(const struct nt_plan *p)
 {
-    return p->spec.budget_ns > 0 && p->held_ns + p->reserve_ns >= p->spec.budget_ns;
+    uint64_t reserve = p->reserve_ns;
+
+    if (p->table_setting != 0 && p->settings[p->table_setting].vars[0] != '\0') {
+        reserve += reserve * LEAST_PAIRS / p->spec.pairs;
+    }
+    return p->spec.budget_ns > 0 && plan_used_ns(p) + reserve >= p->spec.budget_ns;
 }
 
 /* ------------------------------------------------------------------ ask and tell */

@@ -317,7 +317,7 @@ static bool race(struct nt_plan *p)
     }
     if (p->failed.code != NT_OK || !wants_gang(p) || b->gangs == NT_RACE_MAX_GANGS ||
         (b->gangs > 0 && p->spec.budget_ns > 0 &&
-         (double)p->held_ns + backends_pairs_ns(p) / 2 >= (double)p->spec.budget_ns)) {
+         (double)plan_used_ns(p) + backends_pairs_ns(p) / 2 >= (double)p->spec.budget_ns)) {
         return false; /* half of what there is will not win */
     }
     b->gangs++;

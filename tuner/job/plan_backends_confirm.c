@@ -178,7 +178,7 @@ static void fit_budget(struct nt_plan *p)
     unsigned dropped = 0;
 
     while (b->nchecks > 0 && p->spec.budget_ns > 0 &&
-           (double)p->held_ns + cost_ns(p) > (double)p->spec.budget_ns) {
+           (double)plan_used_ns(p) + cost_ns(p) > (double)p->spec.budget_ns) {
         drop_least(p);
         dropped++;
     }
@@ -318,6 +318,7 @@ void backend_check_tell(struct nt_plan *p, const struct todo *t, const struct nt
     if (isnan(x)) {
         if (t->arm == NT_ARM_BACKENDS && r->status != NT_ST_NOT_RECORDED) {
             c->broken = true;
+            c->refused = r->status == NT_ST_UNAVAILABLE;
             if (r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_TOO_SLOW) {
                 const struct backend_arm *a = &p->backends.cells[c->point].arms[c->arm];
                 backends_ban(p, &a->call, r);
@@ -455,7 +456,9 @@ static struct standing look_at(const struct nt_plan *p, uint32_t point, enum nt_
         if (c->point != point || c->cs.mode != m || holds(p, c)) {
             continue;
         }
-        if (c->kind == CHECK_EDGE && !c->broken) {
+        /* What refuses a size beyond the class, be it the odd one, has a row that ends before. */
+        if ((c->kind == CHECK_EDGE && !c->broken) ||
+            (c->refused && c->cs.bytes != p->points[point].bytes)) {
             bool *edge = c->cs.bytes < p->points[point].bytes ? &s.lo : &s.hi;
             *edge = false;
         } else {

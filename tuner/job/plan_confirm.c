@@ -281,10 +281,12 @@ static double exact_cost_ns(const struct nt_plan *p)
     return pair * p->spec.pairs;
 }
 
-static bool fits(const struct nt_plan *p)
+/* With so many pairs more. */
+static bool fits(const struct nt_plan *p, uint32_t pairs)
 {
     return p->spec.budget_ns == 0 ||
-           (double)p->held_ns + exact_cost_ns(p) <= (double)p->spec.budget_ns;
+           (double)plan_used_ns(p) + exact_cost_ns(p) * pairs / p->spec.pairs <=
+               (double)p->spec.budget_ns;
 }
 
 static void add_points_anew(struct nt_plan *p)
@@ -297,12 +299,12 @@ static void add_points_anew(struct nt_plan *p)
  * that gain little. */
 static void fit_budget(struct nt_plan *p)
 {
-    if (p->confirm.table && p->confirm.fixed && !fits(p)) {
+    if (p->confirm.table && p->confirm.fixed && !fits(p, LEAST_PAIRS)) {
         plan_not_checked(p, "static: no time for its confirm within the budget");
         p->confirm.fixed = false;
         add_points_anew(p);
     }
-    while (p->nrows > 1 && !fits(p)) {
+    while (p->nrows > 1 && !fits(p, LEAST_PAIRS)) {
         uint32_t least = 0;
         for (uint32_t r = 1; r < p->nrows; r++) {
             double a = p->rows[r].range.gain * (1 + p->rows[r].range.last - p->rows[r].range.first);
@@ -513,7 +515,7 @@ static bool once_more(struct nt_plan *p)
     size_t n = 0;
 
     if (p->confirm.again || !p->confirm.table || p->settings[p->table_setting].vars[0] == '\0' ||
-        plan_search_over(p)) {
+        !fits(p, LEAST_PAIRS)) {
         return false;
     }
     publish_pairs(p);
@@ -551,7 +553,12 @@ bool confirm_refill(struct nt_plan *p)
     }
     if (p->nlive > 0) { /* the pair is done */
         plan_stop(p);
-        if (++c->pair == p->spec.pairs) {
+        if (++c->pair >= LEAST_PAIRS && c->pair < p->spec.pairs && !fits(p, 1)) {
+            plan_not_checked(p, "confirm: no time for more than %u of %u pairs within the budget",
+                             c->pair, p->spec.pairs);
+            p->spec.pairs = c->pair;
+        }
+        if (c->pair == p->spec.pairs) {
             return once_more(p);
         }
     } else { /* it was lost: a fresh one in its place */

@@ -169,7 +169,7 @@ struct backend_check {
     bool table;     /* a published row of the table serves it: it must be beaten too */
     float *norm[2]; /* samples of default and backend over est_ns, for the tail; classes only */
     size_t nnorm[2];
-    bool broken;
+    bool broken, refused; /* refused: it is broken for no worse reason than that */
 };
 enum backend_phase { BACKENDS_NEW, BACKENDS_RACE, BACKENDS_GATE, BACKENDS_PAIRS, BACKENDS_DONE };
 struct backends {
@@ -273,6 +273,8 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
 /* What a case is worth, by time that it takes in the workload; without one all are worth 1. */
 double plan_weight(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
 double plan_default_ns(const struct nt_plan *p, uint32_t point, enum nt_mode mode);
+enum { LEAST_PAIRS = 8 };                       /* that can prove anything at alpha */
+uint64_t plan_used_ns(const struct nt_plan *p); /* of the budget */
 bool plan_search_over(const struct nt_plan *p);
 
 /* Each stage queues steps while it has any; false: the stage is over. */

@@ -680,7 +680,7 @@ static bool worth_trying(struct nt_plan *p, uint32_t setting)
     static const double LEAST_CHANCE = 0.05;
     double chance, alone, with = compose_expected(p, setting, &chance),
                           rows = compose_expected(p, 0, &alone);
-    bool twice = p->spec.budget_ns == 0 || p->held_ns + 2 * p->reserve_ns <= p->spec.budget_ns;
+    bool twice = p->spec.budget_ns == 0 || plan_used_ns(p) + 2 * p->reserve_ns <= p->spec.budget_ns;
 
     return twice ? with > rows && chance > LEAST_CHANCE : chance * with > rows;
 }
