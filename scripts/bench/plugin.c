@@ -51,6 +51,7 @@ typedef int (*ask_cb)(void *context, int coll, size_t bytes, int pipe_ops, float
                       int nproto, int reg_buff, int *channels);
 
 static struct nt_table_row rows[ROWS];
+static unsigned nrows = ROWS;
 static struct call calls[CALLS];
 static double samples[3][BATCHES], start_us, later_us;
 
@@ -67,7 +68,7 @@ static int linear(void *context, int coll, size_t bytes, int pipe_ops, float **c
 {
     float *cells = (float *)(void *)cost;
     (void)context, (void)reg_buff, (void)nalgo;
-    for (unsigned i = 0; i < ROWS && pipe_ops <= 1; i++) {
+    for (unsigned i = 0; i < nrows && pipe_ops <= 1; i++) {
         const struct nt_table_row *r = &rows[i];
         if (r->coll == coll && r->nranks == 8 && r->nnodes == 1 && bytes >= r->min_bytes &&
             bytes <= r->max_bytes) {
@@ -91,7 +92,7 @@ static double now_ns(void)
 /* 200 rows a collective, five an octave, from 64 B up. */
 static void make_rows(void)
 {
-    for (unsigned i = 0; i < ROWS; i++) {
+    for (unsigned i = 0; i < nrows; i++) {
         unsigned k = i % 200;
         uint64_t octave = UINT64_C(64) << k / 5, step = octave / 5;
         uint64_t min = octave + k % 5 * step;
@@ -106,7 +107,7 @@ static void make_rows(void)
     }
     srandom(7);
     for (unsigned i = 0; i < CALLS; i++) {
-        const struct nt_table_row *r = &rows[random() % ROWS];
+        const struct nt_table_row *r = &rows[(unsigned long)random() % nrows];
         uint64_t width = r->max_bytes - r->min_bytes + 1;
         calls[i] = (struct call){r->coll, r->min_bytes + (uint64_t)random() % width};
     }
@@ -139,7 +140,7 @@ static void *tell_and_load(const char *lib, char *dir, const char **ret_error)
     FILE *f;
 
     *ret_error = "cannot write a delivery file";
-    if (nt_table_write(NT_TABLE_TABLE, NULL, 0, rows, ROWS, &data, &size, hash, &why) != 0 ||
+    if (nt_table_write(NT_TABLE_TABLE, NULL, 0, rows, nrows, &data, &size, hash, &why) != 0 ||
         mkdtemp(dir) == NULL) {
         (void)fprintf(stderr, "%s\n", why.text);
         return NULL;
@@ -165,8 +166,8 @@ static void report(unsigned i, const char *name, double limit_median, double lim
     qsort(samples[i], BATCHES, sizeof(double), up);
     median = samples[i][BATCHES / 2];
     p99 = samples[i][BATCHES / 100 * 99];
-    (void)printf("%-22s median %7.1f ns  p99 %7.1f ns  (%d batches of %d calls, %d rows)\n", name,
-                 median, p99, BATCHES, BATCH, ROWS);
+    (void)printf("%-22s median %7.1f ns  p99 %7.1f ns  (%d batches of %d calls, %u rows)\n", name,
+                 median, p99, BATCHES, BATCH, nrows);
     *bad |= (limit_median > 0 && median > limit_median) || (limit_p99 > 0 && p99 > limit_p99);
 }
 
@@ -191,6 +192,37 @@ static int communicators(const struct nt_tuner_v5 *v5, void **ret)
     return 0;
 }
 
+/* All that NCCL asks while it makes a communicator goes through the env plugin: NAMES names (2.28.9
+ * on an H200 asked 102), each more than once here. µs in its functions, with its start; < 0: not
+ * there.
+ */
+static double environment(const char *tuner)
+{
+    enum { NAMES = 110, TIMES = 3 };
+    char path[4096], name[32];
+    const char *slash = strrchr(tuner, '/');
+    const struct nt_env_v2 *e;
+    double start;
+    void *lib;
+
+    (void)snprintf(path, sizeof(path), "%.*slibnccl-env-nccltune.so",
+                   slash != NULL ? (int)(slash - tuner + 1) : 0, tuner);
+    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    e = lib != NULL ? dlsym(lib, "ncclEnvPlugin_v2") : NULL;
+    if (e == NULL) {
+        return -1;
+    }
+    start = now_ns();
+    if (e->init(2, 30, 7, "", NULL) != 0) {
+        return -1;
+    }
+    for (int i = 0; i < NAMES * TIMES; i++) {
+        (void)snprintf(name, sizeof(name), "NCCL_BENCH_%03d", i % NAMES);
+        (void)e->get_env(name);
+    }
+    return (now_ns() - start) / 1e3;
+}
+
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
 {
     (void)st, (void)type, (void)at;
@@ -204,12 +236,15 @@ int main(int argc, char **argv)
     void *context = NULL, *lib;
     const struct nt_tuner_v5 *v5;
     unsigned long before;
+    double us;
     int bad = 0;
 
     if (argc < 2) {
-        (void)fprintf(stderr, "usage: %s LIBRARY [MEDIAN_NS [P99_NS]]\n", argv[0]);
+        (void)fprintf(stderr, "usage: %s LIBRARY [MEDIAN_NS [P99_NS [ROWS]]]\n", argv[0]);
         return 2;
     }
+    nrows = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 10) : ROWS;
+    nrows = nrows == 0 || nrows > ROWS ? ROWS : nrows;
     make_rows();
     lib = tell_and_load(argv[1], dir, &error);
     v5 = lib != NULL ? dlsym(lib, "ncclTunerPlugin_v5") : NULL;
@@ -232,6 +267,10 @@ int main(int argc, char **argv)
            &bad);
     report(2, "linear scan", 0, 0, &bad);
     (void)printf("a communicator         first %7.1f us  later %7.1f us\n", start_us, later_us);
+    if ((us = environment(argv[1])) >= 0) {
+        (void)printf("env plugin             %7.1f us in all for 110 names asked three times\n",
+                     us);
+    }
     (void)printf("allocations in %u calls: %lu\n", BATCHES * BATCH, before);
     (void)v5->finalize(context);
     (void)nftw(dir, remove_one, 4, FTW_DEPTH | FTW_PHYS);
