@@ -122,10 +122,11 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
     (void)printf("  %-34s %.1f s = %.1f %% of the grid's %.1f s (%u tuples); confirm %.1f s\n",
                  "search, device time a job", (double)s->search_ns / s->jobs / 1e9, 100 * share,
                  (double)grid_ns / 1e9, tuples, (double)s->confirm_ns / s->jobs / 1e9);
-    (void)printf("  %-34s %.1f rows a job; %u gains claimed, %u of them false; %u of %u published "
-                 "classes slower; %u of %u profiles empty\n",
-                 "published", (double)s->rows / s->jobs, s->claims, s->false_claims, s->slower,
-                 s->published, s->empty, s->jobs);
+    (void)printf(
+        "  %-34s %.1f rows a job; %u gains claimed, %u of them false (%u seem so, which too few "
+        "gangs tell); %u of %u published classes slower; %u of %u profiles empty\n",
+        "published", (double)s->rows / s->jobs, s->claims, s->false_claims, s->thin_claims,
+        s->slower, s->published, s->empty, s->jobs);
     (void)json_object_set_new(out, "own", gaps_json(&s->own));
     (void)json_object_set_new(out, "oracle", gaps_json(&s->oracle));
     (void)json_object_set_new(out, "chosen", gaps_json(&s->chosen));

@@ -563,6 +563,19 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
     }
 }
 
+static void print_claim(const struct nt_class_result *k, const struct nt_est *e,
+                        const struct level *tuned, const struct level *base)
+{
+    char text[80], x[48];
+
+    (void)fprintf(stderr, "claim %s: %s is %+.2f %% [%+.2f, %+.2f] of the default",
+                  nt_case_text(&k->cs, text, sizeof(text)), nt_call_text(&k->call, x, sizeof(x)),
+                  100 * e->mean, 100 * e->lo, 100 * e->hi);
+    print_level("tuned", tuned);
+    print_level("default", base);
+    (void)fprintf(stderr, "\n");
+}
+
 static void judge_claims(const struct truth_config *c, const struct nt_spec *spec,
                          const struct nt_plan_result *r, struct truth_sum *sum)
 {
@@ -585,7 +598,13 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
         e = told ? compare_apart(&tuned, &base) : (struct nt_est){.n = 0};
         sum->published++;
         sum->claims += claimed;
-        sum->false_claims += claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin));
+        if (claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin))) {
+            sum->false_claims += e.n >= TRUTH_JUDGES;
+            sum->thin_claims += e.n < TRUTH_JUDGES;
+            if (c->verbose) {
+                print_claim(k, &e, &tuned, &base);
+            }
+        }
         sum->slower += e.n > 0 && e.lo > log(spec->guard);
     }
 }

@@ -40,8 +40,9 @@ struct truth_gaps {
 struct truth_sum {
     unsigned jobs, empty;
     unsigned rows, claims, false_claims; /* claims: published classes whose gain is proved */
-    unsigned published, slower;          /* slower: told to be by the odd gangs, beyond the guard */
-    uint64_t search_ns, confirm_ns;      /* device time, gang starts included */
+    unsigned thin_claims;           /* seem false, by fewer than TRUTH_JUDGES gangs: cannot tell */
+    unsigned published, slower;     /* slower: told to be by the odd gangs, beyond the guard */
+    uint64_t search_ns, confirm_ns; /* device time, gang starts included */
     uint64_t steps;
     struct truth_gaps own, other;
     struct truth_gaps oracle; /* the even gangs' own best in the place of the picks */
