@@ -89,7 +89,7 @@ void landscape_config(const struct landscape *l, uint64_t seed, struct nt_race_c
     c->seed = seed;
     c->block_sd = l->block_sd * between(&rng, 0.7, 1.4);
     c->gang_sd = l->gang_sd * between(&rng, 0.7, 1.4);
-    c->gang_blocks = 25; /* starts are free here, but there are not endless gangs */
+    c->gang_blocks = 40; /* starts are free here, but there are not endless gangs */
     for (uint32_t i = 0; i < l->arms; i++) {
         arms[i] = (struct nt_race_arm){.prior = l->prior[i], .tie_rank = i % 8};
     }

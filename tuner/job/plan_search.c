@@ -372,7 +372,7 @@ static double gang_price(const struct nt_plan *p, uint32_t setting)
  * case is expected to gain by it. */
 static bool wants_gang(struct nt_plan *p, uint32_t setting)
 {
-    static const double worth = 1.5e-3; /* log units, for a gang of the grid */
+    static const double worth = 2e-3; /* log units, for a gang of the grid */
     struct setting *s = &p->settings[setting];
     double most = 0;
 

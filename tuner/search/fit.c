@@ -16,11 +16,27 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static void sort(double *x, size_t n)
+{
+    enum { SHORT = 24 }; /* an arm has few blocks */
+    for (size_t i = 1; i < n && n <= SHORT; i++) {
+        double y = x[i];
+        size_t k = i;
+        for (; k > 0 && x[k - 1] > y; k--) {
+            x[k] = x[k - 1];
+        }
+        x[k] = y;
+    }
+    if (n > SHORT) {
+        qsort(x, n, sizeof(*x), by_value);
+    }
+}
+
 /* Of two, the smaller: what disturbs a block makes it slower. Reorders x. */
 static double lower_median(double *x, size_t n)
 {
     if (n > 2) {
-        qsort(x, n, sizeof(*x), by_value);
+        sort(x, n);
         return x[(n - 1) / 2];
     }
     return n == 2 ? fmin(x[0], x[1]) : x[0];
@@ -99,7 +115,9 @@ static int add_obs(struct fit *f, uint32_t gang, uint32_t arm, double y, double 
     int rc = grow(&obs, f->n_obs, &f->cap, sizeof(*f->obs), err);
     f->obs = obs;
     if (rc == 0) {
-        f->obs[f->n_obs] = (struct fit_obs){y, weight, gang, f->gangs[gang].blocks, a->last};
+        const struct fit_gang *g = &f->gangs[gang];
+        f->obs[f->n_obs] =
+            (struct fit_obs){y, weight, NAN, gang, a->last, g->blocks, (uint32_t)g->n_marks};
         a->last = (uint32_t)f->n_obs++;
         f->moved = f->moved || (f->touched != FIT_NONE && f->touched != arm);
         f->touched = arm;
@@ -253,24 +271,16 @@ static bool has_level(const struct fit_gang *g)
     return g->n_marks > 0 && !isinf(g->marks[g->n_marks - 1].var);
 }
 
-static double level_at(const struct fit_gang *g, uint32_t pos)
+static double level_at(const struct fit_gang *g, const struct fit_obs *o)
 {
     const struct fit_mark *m = g->marks;
-    size_t lo = 0, hi = g->n_marks; /* first mark after pos */
+    size_t next = o->before;
     double f;
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-        if (m[mid].pos > pos) {
-            hi = mid;
-        } else {
-            lo = mid + 1;
-        }
+    if (next == 0 || next == g->n_marks) {
+        return m[next == 0 ? 0 : next - 1].level;
     }
-    if (lo == 0 || lo == g->n_marks) {
-        return m[lo == 0 ? 0 : lo - 1].level;
-    }
-    f = (double)(pos - m[lo - 1].pos) / (double)(m[lo].pos - m[lo - 1].pos);
-    return m[lo - 1].level + f * (m[lo].level - m[lo - 1].level);
+    f = (double)(o->pos - m[next - 1].pos) / (double)(m[next].pos - m[next - 1].pos);
+    return m[next - 1].level + f * (m[next].level - m[next - 1].level);
 }
 
 /* ---- cells ---- */
@@ -293,16 +303,18 @@ static void redo_default_cell(struct fit *f)
     }
 }
 
-/* Median of the arm's blocks less their levels, and how far from it a full block may lie; false
- * when there is none. */
+/* Takes the levels off the arm's blocks: their median, and how far from it a full block may lie;
+ * false when there is none. */
 static bool typical(struct fit *f, const struct fit_arm *a, double *ret_mid, double *ret_limit)
 {
     size_t n = 0;
     double spread = 0.0;
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
-        const struct fit_gang *g = &f->gangs[f->obs[i].gang];
-        if (has_level(g)) {
-            f->scratch[n++] = f->obs[i].y - level_at(g, f->obs[i].pos);
+        struct fit_obs *o = &f->obs[i];
+        const struct fit_gang *g = &f->gangs[o->gang];
+        o->above = has_level(g) ? o->y - level_at(g, o) : NAN;
+        if (!isnan(o->above)) {
+            f->scratch[n++] = o->above;
         }
     }
     if (n == 0) {
@@ -336,10 +348,10 @@ static void redo_cells(struct fit *f, uint32_t arm)
         const struct fit_obs *o = &f->obs[i];
         double sd = sqrt(f->block_var / o->weight + f->inter_var), x, d;
         struct fit_cell *c = &cells[o->gang];
-        if (!has_level(&f->gangs[o->gang])) {
+        if (isnan(o->above)) {
             continue;
         }
-        x = o->y - level_at(&f->gangs[o->gang], o->pos);
+        x = o->above;
         if (fabs(x - mid) > fmax(stray_sd * sd, limit)) {
             continue;
         }

@@ -25,7 +25,9 @@ struct fit_mark { /* a block of the default */
 
 struct fit_obs { /* a block of another arm */
     double y, weight;
-    uint32_t gang, pos, prev; /* prev: the arm's block before, or FIT_NONE */
+    double above;         /* the level; NAN: its gang has none */
+    uint32_t gang, prev;  /* prev: the arm's block before, or FIT_NONE */
+    uint32_t pos, before; /* before: the gang's marks that it follows */
 };
 
 struct fit_cell {

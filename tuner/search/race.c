@@ -35,9 +35,10 @@ enum { FEW = 3 };                  /* are measured best … */
 static const double OTHERS = 0.25; /* … the other contenders by so much of that */
 
 /* Gangs differ in ways that no few of them show: what an arm was seen to do in so many gangs is
- * believed as far as Student's t of as many degrees goes, plus one for what its kind does. */
+ * believed as far as Student's t of as many degrees goes, plus two for what its kind does. */
+static const double BELIEF = 2.0;
 struct caution {
-    double drop, stop; /* quantiles for z_drop and z_stop */
+    double drop, stop, density; /* quantiles for z_drop and z_stop; the density's factor */
 };
 
 struct runner {
@@ -96,10 +97,11 @@ static double interaction_sd(const struct nt_race_config *c)
 static void set_caution(struct nt_race *r)
 {
     for (uint32_t g = 0; g <= NT_RACE_MAX_GANGS; g++) {
-        double df = g + 1.0;
-        r->caution[g] =
-            (struct caution){.drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
-                             .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df)};
+        double df = g + BELIEF;
+        r->caution[g] = (struct caution){
+            .drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
+            .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df),
+            .density = exp(lgamma((df + 1) / 2) - lgamma(df / 2)) / sqrt(df * 3.141592653589793)};
     }
 }
 
@@ -237,9 +239,11 @@ static double cautious(const struct nt_race *r, uint32_t arm)
     return a->info > 0.0 ? a->effect + 0.5 * t / sqrt(a->info) : INFINITY;
 }
 
-static double promise(const struct fit_arm *a)
+/* What it may yet turn out to be. */
+static double promise(const struct nt_race *r, uint32_t arm)
 {
-    return a->info > 0.0 ? a->effect - 1.0 / sqrt(a->info) : -INFINITY;
+    const struct fit_arm *a = &r->fit.arms[arm];
+    return a->info > 0.0 ? a->effect - r->caution[a->gangs].stop / sqrt(a->info) : -INFINITY;
 }
 
 /* Smallest estimate; one that few blocks stand behind has to be that much better. */
@@ -343,7 +347,7 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
     }
     for (uint32_t i = 1; i < r->n; i++) {
         if (r->runners[i].alive) {
-            double value = i == leader ? -INFINITY : promise(&r->fit.arms[i]);
+            double value = i == leader ? -INFINITY : promise(r, i);
             n = add_place(r->places, n, cap, (struct place){0.0, value, i});
             r->runners[i].alive = r->runners[i].ahead = false;
         }
@@ -387,14 +391,15 @@ static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
     return pick;
 }
 
-/* Mean of max(0, x) for x normal: what is lost on average by believing that x is below 0. */
-static double expected_loss(double mean, double sd)
+/* Mean of max(0, x), x = mean + sd t: what is lost on average by believing that x is below 0. */
+static double expected_loss(const struct nt_race *r, double mean, double sd, uint32_t gangs)
 {
-    double u = mean / sd;
+    double df = gangs + BELIEF, u = -mean / sd, density;
     if (!(sd > 0.0)) {
         return fmax(mean, 0.0);
     }
-    return sd * exp(-0.5 * u * u) * 0.3989422804014327 + mean * 0.5 * erfc(-u * 0.7071067811865476);
+    density = r->caution[gangs].density * pow(1 + u * u / df, -(df + 1) / 2);
+    return sd * ((df + u * u) / (df - 1) * density - u * (1 - nt_student_cdf(u, df)));
 }
 
 /* What the pick may lose to those alive, at z_stop; not known before all have been looked at. */
@@ -426,8 +431,7 @@ static bool stands(const struct nt_race *r, uint32_t pick)
 static double find_saving(const struct nt_race *r, uint32_t pick)
 {
     double saving = 0.0;
-    bool young = !stands(r, pick) && gangs_used(r) < r->config.min_gangs;
-    if (pick == NT_NO_ARM || young || !all_looked_at(r)) {
+    if (pick == NT_NO_ARM || !all_looked_at(r)) {
         return INFINITY;
     }
     for (uint32_t i = 0; i < r->n; i++) {
@@ -435,8 +439,9 @@ static double find_saving(const struct nt_race *r, uint32_t pick)
         uint32_t gangs = gangs_behind(r, i, pick);
         if (r->runners[i].alive && i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
-            saving = isnan(d) || gangs == 0 ? INFINITY
-                                            : fmax(saving, expected_loss(d, se) / (2.0 * gangs));
+            saving = isnan(d) || gangs == 0
+                         ? INFINITY
+                         : fmax(saving, expected_loss(r, d, se, gangs) / (2.0 * gangs));
         }
     }
     return saving;
@@ -638,7 +643,12 @@ struct nt_race_verdict nt_race_verdict(struct nt_race *r)
     struct nt_race_verdict v;
     update(r);
     v = r->verdict;
+    if (!r->later) { /* of those who would go on into another gang */
+        r->later = r->stale = true;
+        (void)cap_alive(r, find_alive(r, v.leader), v.leader);
+    }
     v.saving = find_saving(r, v.pick);
+    r->later = r->later && !r->stale;
     return v;
 }
 
