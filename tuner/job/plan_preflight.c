@@ -82,7 +82,6 @@ static void smooth_noise(struct nt_plan *p)
     }
 }
 
-/* What the confirm can detect: a tuned and a default gang in every pair. */
 /* What the search may not use: the table's confirm; as much for racing backends and as much for
  * their pairs. Of a budget too small for all of that they take what there is, down to half as much
  * as the table's alone: fewer of them are confirmed then. */
@@ -98,6 +97,7 @@ static uint64_t reserve_ns(const struct nt_plan *p)
     return budget == 0 || all < room ? all : room > least ? room : least;
 }
 
+/* Also what the confirm can detect: a tuned and a default gang in every pair. */
 static void fit_noise(struct nt_plan *p)
 {
     uint32_t classes = p->npoints * p->nmodes, deaf = 0;
