@@ -24,8 +24,9 @@ class Unix(http.client.HTTPConnection):
 
     def connect(self):
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(self.timeout)
+        # Blocking: a connect with a time limit fails at once where the queue of a busy daemon is full.
         self.sock.connect(self.path)
+        self.sock.settimeout(self.timeout)
 
 
 class Daemon:

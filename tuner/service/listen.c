@@ -13,7 +13,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { BACKLOG = 511 };
+// More than a crowd of clients brings at once: one that connects without waiting is turned away by
+// a full queue. The kernel takes less where its own limit is lower.
+enum { BACKLOG = 4096 };
 
 int nt_http_parse_address(const char *text, char *addr, size_t size, unsigned *ret_port,
                           bool *ret_loopback, struct nt_err *err)
