@@ -5,6 +5,7 @@ NT_E2E_KILLS: random steps at which the driver is killed (default 6)
 """
 import json
 import os
+import pathlib
 import random
 import resource
 import signal
@@ -329,6 +330,38 @@ def part_kill(build, check):
             check.that(profile(p) == want, f"killed after {n} of {total}: another profile", difference(want, profile(p)))
             check.clean(f"killed after {n}", p)
         print(f"killed at {len(at)} of {total} steps, seed {seed}; stages at {named}")
+        orphans(p, check)
+
+
+def orphans(p, check):
+    """Ranks of a program that looks at nothing, heeds no TERM and leaves its group do not outlive the driver."""
+    pids, probe = p.root / "pids", p.root / "probe"
+    probe.write_text(f"#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\necho $$ $! >> {pids}\nwhile :; do sleep 1000; done\n",
+                     encoding="utf-8")
+    probe.chmod(0o700)
+    job = p.start("tune", "--db", p.db, "--out", p.out, *p.world(probe=probe))
+    until(lambda: pids.exists() and len(pids.read_text().split()) == 4)
+    job.kill()
+    job.communicate(timeout=20)
+    check.that(until(lambda: not alive(pids.read_text().split())), "ranks outlive their driver")
+    check.that(until(lambda: not p.processes()), "a guard stays")
+
+
+def until(condition, patience_s=15):
+    end = time.monotonic() + patience_s
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+def alive(pids):
+    """Those that are there and no zombies, which an idle init may leave."""
+    def state(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return "Z"
+    return [pid for pid in pids if state(pid) != "Z"]
 
 
 def rows_of(p, job):

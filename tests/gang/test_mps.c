@@ -5,10 +5,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tuner/base/buf.h"
@@ -116,6 +119,47 @@ static void test_daemons(void **state)
     }
 }
 
+static void on_ready_die(void *data, struct nt_mps *m)
+{
+    (void)data;
+    (void)m;
+    (void)kill(getpid(), SIGKILL);
+}
+
+/* A daemon that heeds no TERM, with a server in a session of its own; who started it is killed. */
+static void test_ends_with_the_driver(void **state)
+{
+    static const char script[] =
+        "#!/bin/sh\ntrap '' TERM\nsetsid sleep 1000 &\n" OPEN "while :; do sleep 1000; done";
+    const struct nt_mps_events events = {on_ready_die, on_end, NULL};
+    char dir[] = "/tmp/nt-mps-XXXXXX", path[64];
+    struct nt_mps_spec spec = {.dir = dir, .program = path};
+    struct nt_mps *m;
+    uv_loop_t loop;
+    int how, left = 1000;
+    pid_t driver, pid;
+    (void)state;
+
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), 0); /* all orphans are ours */
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(path, sizeof(path), "%s/daemon", dir);
+    assert_int_equal(nt_write_file(path, script, strlen(script), 0700, NULL), 0);
+    driver = fork();
+    if (driver == 0) {
+        if (uv_loop_init(&loop) == 0 && nt_mps_start(&loop, &spec, &events, &m, NULL) == 0) {
+            (void)uv_run(&loop, UV_RUN_DEFAULT);
+        }
+        _exit(1);
+    }
+    assert_int_equal(waitpid(driver, &how, 0), driver);
+    assert_true(WIFSIGNALED(how));
+    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && left-- > 0) {
+        (void)usleep(pid == 0 ? 10000 : 0);
+    }
+    assert_true(left > 0);
+    (void)nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
 static void test_long_folder(void **state)
 {
     struct nt_mps_events events = {on_ready, on_end, NULL};
@@ -146,8 +190,8 @@ static void test_env(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_daemons),
-                                       cmocka_unit_test(test_long_folder),
-                                       cmocka_unit_test(test_env)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_daemons), cmocka_unit_test(test_ends_with_the_driver),
+        cmocka_unit_test(test_long_folder), cmocka_unit_test(test_env)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -620,6 +620,7 @@ static int launch(struct nt_gang *g, const struct nt_gang_spec *spec, const char
     (void)snprintf(driver, sizeof(driver), "%s=unix:%s", NT_ENV_DRIVER, path);
     env[n++] = world;
     env[n++] = driver;
+    l.mark = driver; /* its path is this gang's alone */
     if (spec->mps != NULL) {
         nt_mps_env(spec->mps, mps);
         env[n++] = mps[0];

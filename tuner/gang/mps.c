@@ -11,7 +11,11 @@
 #include <unistd.h>
 
 #include "tuner/gang/words.h"
+#include "tuner/launch/guard.h"
+#include "tuner/launch/launch.h"
 
+/* Orphaned, it ends after its clients: they have let go of the GPU by then, or been killed. */
+enum { ORPHAN_MS = NT_LAUNCH_ORPHAN_MS + 500 };
 enum { POLL_MS = 20, START_MS = 10000, STOP_MS = 5000, PATH_SIZE = NT_MPS_DIR_MAX + 32 };
 #define PROGRAM "nvidia-cuda-mps-control"
 
@@ -25,6 +29,7 @@ struct nt_mps {
     uv_loop_t *loop;
     uv_process_t daemon, quitter;
     uv_timer_t timer;
+    struct nt_guard guard;
     unsigned open;
     bool quitting; /* the process that says quit is there */
     uint64_t deadline_ms;
@@ -78,6 +83,7 @@ static void on_closed(uv_handle_t *h)
     struct nt_mps *m = h->data;
 
     if (--m->open == 0) {
+        nt_guard_end(&m->guard);
         remove_folders(m);
         m->events.on_end(m->events.data, m, m->err.code != NT_OK ? &m->err : NULL);
         mps_free(m);
@@ -169,6 +175,7 @@ static void on_daemon_exit(uv_process_t *p, int64_t status, int signum)
     char words[80];
 
     (void)uv_kill(-p->pid, SIGKILL); /* its servers */
+    nt_guard_drop(&m->guard, p->pid);
     if (m->state < QUIT) {
         (void)snprintf(words, sizeof(words), "ended by itself (exit code %lld, signal %d)",
                        (long long)status, signum);
@@ -336,6 +343,12 @@ static void begin(struct nt_mps *m, const struct nt_mps_spec *spec)
         rc = make_folders(m, &m->err);
     }
     if (rc == 0) {
+        rc = nt_guard_start(&(struct nt_guard_spec){.mark = m->vars[0],
+                                                    .wait_ms = ORPHAN_MS,
+                                                    .grace_ms = NT_LAUNCH_ORPHAN_MS},
+                            &m->guard, &m->err);
+    }
+    if (rc == 0) {
         (void)snprintf(path, sizeof(path), "%s/mps.log", m->dir);
         log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
         rc = spawn(m, &m->daemon, "-f", -1, log, on_daemon_exit);
@@ -345,6 +358,8 @@ static void begin(struct nt_mps *m, const struct nt_mps_spec *spec)
         if (rc != 0) {
             (void)nt_fail(&m->err, NT_E_MISSING, -rc, "start %s", m->program);
             uv_close((uv_handle_t *)&m->daemon, on_closed);
+        } else {
+            nt_guard_add(&m->guard, m->daemon.pid);
         }
     }
     if (rc != 0) {

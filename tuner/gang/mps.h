@@ -8,6 +8,8 @@
  * Errors     nt_mps_start() fails for a bad spec (a folder too long for sockets) or without memory;
  *            then there are no events. err of on_end is NULL after a stop that went well;
  *            NT_E_MISSING when the program is not there.
+ * Orphans    when the caller's process dies, a guard ends the daemon and its servers, after the
+ *            ranks (launch.h).
  * Threads    the loop's thread. Gangs end before their daemon is stopped.
  */
 #pragma once

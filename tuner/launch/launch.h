@@ -23,8 +23,9 @@ struct nt_launch_spec {
     const char *const *args; /* NULL-terminated, without the program's name; NULL: none */
     const char *const *env;  /* "NAME=VALUE", NULL-terminated: the whole environment but rank_var */
     const char *rank_var;    /* gets 0 … world - 1 */
-    unsigned world;          /* 1 … NT_LAUNCH_MAX */
-    const char *dir;         /* working folder; stdout and stderr go to DIR/rank-N.log */
+    const char *mark; /* one of env that nobody else has: by it a guard finds them; or NULL */
+    unsigned world;   /* 1 … NT_LAUNCH_MAX */
+    const char *dir;  /* working folder; stdout and stderr go to DIR/rank-N.log */
 };
 /* A log that grows beyond LOG_MOST is cut to its first LOG_KEPT bytes, and grows from there: a rank
  * that spews does not fill the disk. */
@@ -58,7 +59,9 @@ struct nt_launcher {
 };
 
 /* Each rank is a session and process group of its own; what is left of the group when the rank has
- * ended is killed. stdin is /dev/null. */
+ * ended is killed. stdin is /dev/null. When the caller's process dies, however it dies, the ranks
+ * and what they started are ended by a guard: TERM, after NT_LAUNCH_ORPHAN_MS KILL. */
+enum { NT_LAUNCH_ORPHAN_MS = 2000 };
 extern const struct nt_launcher nt_launcher_local;
 
 /* Path of a rank's log in a gang's folder. */

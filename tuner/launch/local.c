@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tuner/launch/guard.h"
+
 enum { LOG_PATH_MAX = 4096 };
 
 struct process {
@@ -22,7 +24,8 @@ struct process {
 
 struct nt_launch {
     struct nt_launch_events events;
-    uv_timer_t look;      /* at the logs */
+    uv_timer_t look; /* at the logs */
+    struct nt_guard guard;
     unsigned world, open; /* processes, handles not yet closed */
     struct process process[];
 };
@@ -61,6 +64,7 @@ static void on_look_closed(uv_handle_t *h)
     for (unsigned r = 0; r < l->world; r++) {
         (void)close(l->process[r].log);
     }
+    nt_guard_end(&l->guard);
     l->events.on_closed(l->events.data);
     free(l);
 }
@@ -84,6 +88,7 @@ static void on_process_exit(uv_process_t *h, int64_t status, int signum)
 
     p->alive = false;
     (void)uv_kill(-h->pid, SIGKILL); /* what is left of its group */
+    nt_guard_drop(&p->launch->guard, h->pid);
     report(p, &(struct nt_launch_exit){.status = status, .signal = signum});
     uv_close((uv_handle_t *)h, on_process_closed);
 }
@@ -208,7 +213,9 @@ static void spawn(uv_loop_t *loop, const struct nt_launch_spec *spec, const stru
     p->error = uv_spawn(loop, &p->handle, &o);
     p->handle.data = p;
     p->alive = p->error == 0;
-    if (!p->alive) {
+    if (p->alive) {
+        nt_guard_add(&p->launch->guard, p->handle.pid);
+    } else {
         uv_close((uv_handle_t *)&p->handle, on_process_closed);
     }
 }
@@ -233,6 +240,11 @@ static int local_start(uv_loop_t *loop, const struct nt_launch_spec *spec,
         return nt_fail(err, NT_E_NOMEM, 0, "launch of %u processes", spec->world);
     }
     rc = prepare(spec, x, err);
+    if (rc == 0) {
+        rc = nt_guard_start(
+            &(struct nt_guard_spec){.mark = spec->mark, .grace_ms = NT_LAUNCH_ORPHAN_MS}, &l->guard,
+            err);
+    }
     if (rc == 0) {
         l->events = *events;
         l->world = l->open = spec->world;
