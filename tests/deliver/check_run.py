@@ -416,6 +416,42 @@ class Install(Case):
         self.assertEqual(len(json.loads(do(nccltune, "status", "--format", "json"))["files"]), 3)
         self.assertEqual(foreign.read_bytes(), b"not ours")
 
+    def test_environment_that_is_gone(self):
+        """Named by status with what forgets it, and forgotten alone; the other one keeps its loader."""
+        venvs = [self.dir / "gone", self.dir / "stays"]
+        for v in venvs:
+            subprocess.run([sys.executable, "-m", "venv", "--without-pip", v], check=True)
+            self.install("--python", v / "bin/python3")
+        (packages,) = venvs[0].glob("lib/python3*/site-packages")
+        shutil.rmtree(venvs[0])
+        shutil.rmtree(f"{self.root}{venvs[0]}")
+        said = self.call("status", "--root", self.root, rc=1).stdout
+        command = f"nccltune uninstall --root {self.root} --python {packages}"
+        self.assertIn(f"{packages} is gone, and the loader that was installed there: `{command}` forgets it", said)
+        self.assertNotIn("of these files are missing", said)
+        before = self.files()
+        for named in (venvs[0] / "bin/python3", packages, venvs[0]):  # all of them mean it
+            self.assertIn(f"would forget {packages}/nccltune_loader.py",
+                          self.call("uninstall", "--root", self.root, "--python", named, "--dry-run").stdout)
+        self.call(*command.split()[1:])
+        self.assertEqual(self.files(), before)
+        self.call("status", "--root", self.root)
+        r = self.call(*command.split()[1:], rc=2)
+        self.assertIn("is not there, and nothing that lay there is installed", r.stderr)
+        (venvs[1] / "bin/python3").unlink()  # the environment is there, what it was made from is not
+        self.call("uninstall", "--root", self.root, "--python", venvs[1] / "bin/python3")
+        self.assertEqual(self.files(), [])
+
+    def test_roots_that_are_none(self):
+        for root, says in (("", "leave it out for this machine's own /"), (self.dir / "none", "mkdir -p"),
+                           (self.profile, "Not a directory")):
+            for more in ([], ["--dry-run"]):
+                r = self.call("install", "--active", self.profile, *DESPITE, "--root", root, *more, rc=2)
+                self.assertIn(says, r.stderr)
+            for command in ("uninstall", "status"):
+                self.assertIn(says, self.call(command, "--root", root, rc=2).stderr)
+        self.assertFalse((self.dir / "none").exists())
+
     def test_at_once(self):
         """One after the other, and none forgets what another one wrote down."""
         command = [NCCLTUNE, "install", "--root", self.root, "--plugins", PLUGINS, "--active", self.profile, *DESPITE]

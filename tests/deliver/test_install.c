@@ -5,9 +5,11 @@
 #include <cmocka.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -311,6 +313,54 @@ static void test_taken_back(void **state)
     assert_int_equal(files_below(), 0);
 }
 
+static unsigned folders;
+static int count_folder(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)path, (void)st;
+    folders += type == FTW_D && ftw->level > 0;
+    return 0;
+}
+
+/* No room for the first file, or for the manifest: not even a folder is left, of those that were
+ * not there; and one that takes no files is known beforehand. */
+static void test_no_room(void **state)
+{
+    static const rlim_t rooms[] = {0, 4, 100}; /* bytes a file: none, not the third, no manifest */
+    struct rlimit before, now;
+    struct nt_err err;
+    (void)state;
+
+    assert_int_equal(mkdir(in_root("/etc"), 0755), 0);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    (void)signal(SIGXFSZ, SIG_IGN);
+    for (size_t i = 0; i < COUNT(rooms); i++) {
+        now = (struct rlimit){rooms[i], before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+        assert_int_equal(install(false, &err), -NT_E_IO);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        folders = 0;
+        assert_int_equal(nftw(root, count_folder, 16, FTW_PHYS), 0);
+        assert_int_equal(folders, 1);
+        assert_true(exists("/etc"));
+        assert_int_equal(files_below(), 0);
+    }
+    assert_int_equal(install(false, NULL), 0);
+}
+
+static void test_a_dry_run_knows(void **state)
+{
+    struct nt_err err;
+    (void)state;
+    if (geteuid() == 0) {
+        print_message("root writes to any folder\n");
+        skip();
+    }
+    assert_int_equal(chmod(root, 0555), 0);
+    assert_int_equal(install(true, &err), -NT_E_IO);
+    assert_non_null(strstr(err.msg, "takes no files"));
+    assert_int_equal(chmod(root, 0755), 0);
+}
+
 static void test_paths(void **state)
 {
     static const char *const bad[] = {"relative", "/etc/../up/x", "/", "/etc/nccltune/"};
@@ -352,11 +402,12 @@ int main(void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown(t, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(test_there_and_back), TEST(test_replace_own),
-        TEST(test_obstacles),      TEST(test_same_bytes_of_another),
-        TEST(test_changed_since),  TEST(test_manifest_in_the_way),
-        TEST(test_taken_back),     TEST(test_paths),
-        TEST(test_sticky),
+        TEST(test_there_and_back),  TEST(test_replace_own),
+        TEST(test_obstacles),       TEST(test_same_bytes_of_another),
+        TEST(test_changed_since),   TEST(test_manifest_in_the_way),
+        TEST(test_taken_back),      TEST(test_paths),
+        TEST(test_sticky),          TEST(test_no_room),
+        TEST(test_a_dry_run_knows),
     };
     (void)umask(022);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -431,6 +431,10 @@ static int run_install(const void *opts, unsigned nargs, char **args, struct nt_
     if (a->python == NULL && a->active == NULL && a->users.n == 0) {
         return nt_fail(err, NT_E_INVAL, 0, "nothing to install: --python, --active or both");
     }
+    rc = nt_install_where_check(&w, err);
+    if (rc != 0) {
+        return rc;
+    }
     plan = calloc(1, sizeof(*plan));
     if (plan == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "install");
@@ -482,13 +486,63 @@ struct uninstall_args {
 };
 static const struct nt_opt uninstall_opts[] = {
     NT_OPT(NT_O_STR, uninstall_args, python, "python", 0, "PATH",
-           "only the loader of this interpreter"),
+           "only the loader of this interpreter; of one that is gone: its path, or its folder"),
     NT_OPT(NT_O_FLAG, uninstall_args, active, "active", 'a', NULL,
            "only the active file: the profile's files stay"),
     NT_OPT(NT_O_FLAG, uninstall_args, dry_run, "dry-run", 'n', NULL, "say what would be done"),
     NT_OPT(NT_O_STR, uninstall_args, root, "root", 0, "DIR",
            "folder that was installed below (default /)"),
     {0}};
+
+/* Where a path that is not there would lie: the part of it that is there may go through links. */
+static void resolve(const char *path, char out[PATH_MAX])
+{
+    char head[PATH_MAX], real[PATH_MAX];
+    size_t len = strlen(path);
+
+    (void)snprintf(head, sizeof(head), "%s", path);
+    while (realpath(head, real) == NULL && strrchr(head, '/') > head) {
+        *strrchr(head, '/') = '\0';
+    }
+    if (realpath(head, real) != NULL &&
+        snprintf(out, PATH_MAX, "%s%s", strcmp(real, "/") != 0 ? real : "",
+                 path + (strlen(head) < len ? strlen(head) : len)) < PATH_MAX) {
+        return;
+    }
+    (void)snprintf(out, PATH_MAX, "%s", path);
+}
+
+/* An environment that was deleted: by its interpreter (DIR/bin/python), or by a folder of it. */
+static int forget(const struct uninstall_args *a, const struct nt_install_where *w,
+                  struct nt_buf *said, struct nt_err *err)
+{
+    char path[PATH_MAX], folder[PATH_MAX], config[PATH_MAX + 16];
+    struct nt_err first;
+    int rc;
+
+    resolve(a->python, path);
+    (void)snprintf(folder, sizeof(folder), "%s", path);
+    for (int up = 0; up < 2 && strrchr(folder, '/') > folder; up++) {
+        *strrchr(folder, '/') = '\0';
+    }
+    (void)snprintf(config, sizeof(config), "%s/pyvenv.cfg", folder);
+    if (access(config, F_OK) == 0) { /* its interpreter alone has gone */
+        return nt_uninstall(w, "loader", folder, said, err);
+    }
+    rc = nt_install_forget(w, path, said, &first);
+    if (rc == -NT_E_INVAL && nt_install_forget(w, folder, said, NULL) == 0) {
+        return 0;
+    }
+    if (rc != 0) {
+        *err = first;
+    }
+    return rc;
+}
+
+static bool is_gone(const char *python)
+{
+    return strchr(python, '/') != NULL && access(python, F_OK) != 0 && errno == ENOENT;
+}
 
 static int run_uninstall(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
@@ -497,16 +551,19 @@ static int run_uninstall(const void *opts, unsigned nargs, char **args, struct n
     char packages[PATH_MAX], real[PATH_MAX];
     const char *prefix = NULL;
     struct nt_buf said;
-    int rc = 0;
+    int rc = nt_install_where_check(&w, err);
+    bool gone = a->python != NULL && is_gone(a->python);
     (void)nargs;
     (void)args;
 
-    if (a->python != NULL) {
+    if (rc == 0 && a->python != NULL && !gone) {
         rc = nt_python_packages(a->python, packages, sizeof(packages), err);
         prefix = a->root == NULL && rc == 0 && realpath(packages, real) != NULL ? real : packages;
     }
     nt_buf_init(&said, 1 << 20);
-    if (rc == 0) {
+    if (rc == 0 && gone) {
+        rc = forget(a, &w, &said, err);
+    } else if (rc == 0) {
         rc = nt_uninstall(&w,
                           a->active        ? "active"
                           : prefix != NULL ? "loader"
@@ -529,4 +586,6 @@ const struct nt_command nt_cmd_uninstall = {
     .size = sizeof(struct uninstall_args),
     .run = run_uninstall,
     .details = "Removes the files of the manifest that are as they were installed. A file that was "
-               "changed since is left and named, and the exit code is 1."};
+               "changed since is left and named, and the exit code is 1. An environment that was "
+               "deleted is "
+               "forgotten by --python with the path that its interpreter had."};

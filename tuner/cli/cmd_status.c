@@ -1,10 +1,13 @@
 /* status: what is installed and active here, and whether it still fits. */
 #include "tuner/cli/commands.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "profiles/format/sha256.h"
 #include "tuner/base/json.h"
 #include "tuner/deliver/activate.h"
@@ -56,6 +59,52 @@ static void NT_PRINTF(2, 3) wrong(json_t *o, const char *fmt, ...)
     (void)json_array_append_new(json_object_get(o, "wrong"), json_string(text));
 }
 
+/* The folder of packages, NULL when the entry is no loader's, or its folder is still there. */
+static const char *gone_folder(const struct nt_install_where *w, const json_t *f, char *out,
+                               size_t size)
+{
+    static const char loader[] = "/nccltune_loader.py";
+    const char *path = nt_json_opt_str(f, "path", "");
+    size_t len = strlen(path), tail = sizeof(loader) - 1;
+    const char *root = w->root != NULL ? w->root : "";
+
+    if (strcmp(nt_json_opt_str(f, "part", ""), "loader") != 0 || len <= tail ||
+        strcmp(path + len - tail, loader) != 0 ||
+        (size_t)snprintf(out, size, "%s%.*s", root, (int)(len - tail), path) >= size ||
+        access(out, F_OK) == 0 || errno != ENOENT) {
+        return NULL;
+    }
+    return out + strlen(root);
+}
+
+/* An environment that was deleted since: named, with what forgets it; returns how many of the
+ * missing files lay in one. */
+static unsigned look_for_gone(const struct nt_install_where *w, const json_t *files, json_t *o)
+{
+    char path[2 * PATH_MAX];
+    unsigned n = 0;
+    size_t i, j;
+    json_t *f, *other;
+
+    json_array_foreach(files, i, f)
+    {
+        const char *folder = gone_folder(w, f, path, sizeof(path));
+        if (folder == NULL) {
+            continue;
+        }
+        json_array_foreach(files, j, other)
+        {
+            const char *p = nt_json_opt_str(other, "path", "");
+            n += strncmp(p, folder, strlen(folder)) == 0 && p[strlen(folder)] == '/';
+        }
+        wrong(o,
+              "%s is gone, and the loader that was installed there: `nccltune uninstall%s%s "
+              "--python %s` forgets it",
+              folder, w->root != NULL ? " --root " : "", w->root != NULL ? w->root : "", folder);
+    }
+    return n;
+}
+
 static void look_at_files(const struct nt_install_where *w, json_t *o)
 {
     struct nt_err err = {.code = NT_OK};
@@ -78,6 +127,7 @@ static void look_at_files(const struct nt_install_where *w, json_t *o)
             missing++;
         }
     }
+    missing -= look_for_gone(w, files, o);
     if (missing > 0) { /* which is said beside each */
         wrong(o,
               "%u of these files are missing or cannot be read: `nccltune install` puts them there "
@@ -198,12 +248,13 @@ static int run_status(const void *opts, unsigned nargs, char **args, struct nt_e
     struct nt_install_where w = {.root = a->root};
     json_t *o = json_pack("{s:n, s:[], s:[]}", "active", "files", "wrong");
     struct nt_buf out;
-    int rc;
+    int rc = nt_install_where_check(&w, err);
     (void)nargs;
     (void)args;
 
-    if (o == NULL) {
-        return nt_fail(err, NT_E_NOMEM, 0, "status");
+    if (rc != 0 || o == NULL) {
+        json_decref(o);
+        return rc != 0 ? rc : nt_fail(err, NT_E_NOMEM, 0, "status");
     }
     look_at_files(&w, o);
     if (look_at_active(&w, o)) {

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
+#include "tuner/deliver/made.h"
 #include "tuner/deliver/safe.h"
 
 #define MANIFEST_FOLDER "/var/lib/nccltune"
@@ -29,7 +30,33 @@ struct item {
     bool placed;
 };
 
+int nt_install_where_check(const struct nt_install_where *w, struct nt_err *err)
+{
+    struct stat st;
+
+    if (w->root == NULL) {
+        return 0;
+    }
+    if (w->root[0] == '\0') {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "--root '' names no folder; leave it out for this machine's own /");
+    }
+    if (stat(w->root, &st) == 0) {
+        return S_ISDIR(st.st_mode) ? 0 : nt_fail(err, NT_E_INVAL, ENOTDIR, "--root %s", w->root);
+    }
+    return errno == ENOENT
+               ? nt_fail(err, NT_E_INVAL, 0,
+                         "--root %s: there is no such folder; mkdir -p %s first", w->root, w->root)
+               : nt_fail(err, NT_E_INVAL, errno, "--root %s", w->root);
+}
+
 /* ---- the manifest ---- */
+
+/* As root, or for another root, the machine's own; else one of the user's. */
+static bool is_system_wide(const struct nt_install_where *w)
+{
+    return w->root != NULL || geteuid() == 0;
+}
 
 /* Root's lies where root's files lie, a user's in his own state folder. */
 static int manifest_folder(const struct nt_install_where *w, unsigned flags, struct nt_err *err)
@@ -37,7 +64,7 @@ static int manifest_folder(const struct nt_install_where *w, unsigned flags, str
     char path[PATH_MAX];
     int rc, fd;
 
-    if (w->root != NULL || geteuid() == 0) {
+    if (is_system_wide(w)) {
         return nt_safe_folder(w->root, MANIFEST_FOLDER, geteuid(), flags, err);
     }
     rc = nt_state_path("installed", path, sizeof(path), err);
@@ -195,6 +222,23 @@ int nt_install_read(const struct nt_install_where *w, const char *path, struct n
     return rc;
 }
 
+/* A dry run finds what would stop the first file of a folder: it, or where it would be made, takes
+ * none. */
+static int would_take(const struct nt_install_where *w, const char *folder, struct nt_err *err)
+{
+    size_t len = w->root != NULL ? strlen(w->root) : 0;
+    char path[2 * PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s%s", w->root != NULL ? w->root : "", folder);
+    while (access(path, F_OK) != 0 && errno == ENOENT && strlen(path) > len) {
+        *strrchr(path, '/') = '\0';
+    }
+    if (faccessat(AT_FDCWD, path[0] != '\0' ? path : "/", W_OK | X_OK, AT_EACCESS) != 0) {
+        return nt_fail(err, NT_E_IO, errno, "%s takes no files", path[0] != '\0' ? path : "/");
+    }
+    return 0;
+}
+
 static int look_at(const struct nt_install_where *w, const json_t *m, struct item *it,
                    struct nt_err *err)
 {
@@ -211,7 +255,7 @@ static int look_at(const struct nt_install_where *w, const json_t *m, struct ite
     if (it->folder == -NT_E_MISSING && w->dry_run) {
         it->folder = -1;
         it->state = IT_NEW;
-        return 0;
+        return would_take(w, folder, err);
     }
     if (it->folder < 0) {
         rc = it->folder;
@@ -226,7 +270,7 @@ static int look_at(const struct nt_install_where *w, const json_t *m, struct ite
     nt_buf_done(&there);
     if (rc == -NT_E_MISSING) {
         it->state = IT_NEW;
-        return 0;
+        return w->dry_run ? would_take(w, folder, err) : 0;
     }
     if (rc != 0) {
         return nt_wrap(err, rc, "%s", folder);
@@ -370,9 +414,28 @@ static int put_in_place(const struct nt_install_where *w, struct item *items, si
     return rc;
 }
 
+/* What will be made for these files and their manifest. */
+static void note_folders(const struct nt_install_where *w, const struct nt_install_file *files,
+                         size_t n, struct nt_made *made)
+{
+    char folder[PATH_MAX], name[NAME_MAX + 1];
+
+    if (is_system_wide(w)) {
+        nt_made_note(made, w->root, MANIFEST_FOLDER);
+    } else if (nt_state_path("installed", folder, sizeof(folder), NULL) == 0) {
+        nt_made_note(made, NULL, folder);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (split(files[i].path, folder, sizeof(folder), name, NULL) == 0) {
+            nt_made_note(made, w->root, folder);
+        }
+    }
+}
+
 int nt_install(const struct nt_install_where *w, const struct nt_install_file *files, size_t n,
                struct nt_buf *said, struct nt_err *err)
 {
+    struct nt_made made = {0};
     struct item *items = calloc(n + 1, sizeof(*items));
     json_t *manifest = NULL;
     size_t looked = 0;
@@ -380,6 +443,9 @@ int nt_install(const struct nt_install_where *w, const struct nt_install_file *f
 
     if (items == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "install");
+    }
+    if (!w->dry_run) {
+        note_folders(w, files, n, &made);
     }
     lock = lock_manifest(w, NT_SAFE_CREATE, &rc, err);
     rc = rc == 0 ? load_manifest(w, &manifest, err) : rc;
@@ -397,6 +463,10 @@ int nt_install(const struct nt_install_where *w, const struct nt_install_file *f
         }
         clear(&items[i]);
     }
+    if (rc != 0) {
+        nt_made_take_away(&made);
+    }
+    nt_made_done(&made);
     unlock_manifest(lock);
     json_decref(manifest);
     free(items);
@@ -448,6 +518,35 @@ static bool chosen(const json_t *entry, const char *part, const char *prefix)
     size_t len = prefix != NULL ? strlen(prefix) : 0;
     return (part == NULL || strcmp(nt_json_opt_str(entry, "part", ""), part) == 0) &&
            (prefix == NULL || (strncmp(path, prefix, len) == 0 && path[len] == '/'));
+}
+
+int nt_install_forget(const struct nt_install_where *w, const char *prefix, struct nt_buf *said,
+                      struct nt_err *err)
+{
+    json_t *m = NULL, *files;
+    size_t forgotten = 0;
+    int rc, lock = lock_manifest(w, 0, &rc, err);
+
+    rc = rc == 0 ? load_manifest(w, &m, err) : rc;
+    files = json_object_get(m, "files");
+    for (size_t i = json_array_size(files); rc == 0 && i > 0; i--) {
+        const json_t *entry = json_array_get(files, i - 1);
+        if (chosen(entry, "loader", prefix) && state_of(w, entry) == NT_FILE_MISSING) {
+            nt_buf_printf(said, "%s %s\n", w->dry_run ? "would forget" : "forgot",
+                          nt_json_opt_str(entry, "path", ""));
+            (void)json_array_remove(files, i - 1);
+            forgotten++;
+        }
+    }
+    if (rc == 0 && forgotten == 0) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "%s is not there, and nothing that lay there is installed",
+                     prefix);
+    } else if (rc == 0 && !w->dry_run) {
+        rc = save_manifest(w, m, err);
+    }
+    unlock_manifest(lock);
+    json_decref(m);
+    return rc;
 }
 
 /* Takes one file away; true: its entry goes too. */

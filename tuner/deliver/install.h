@@ -30,14 +30,20 @@ struct nt_install_where {
 enum nt_file_state { NT_FILE_OURS, NT_FILE_CHANGED, NT_FILE_MISSING, NT_FILE_UNREADABLE };
 extern const char *const nt_file_state_names[]; /* "unchanged", … */
 
+/* Before any of the others, with the caller's `--root`: NT_E_INVAL when it names no folder. */
+NT_MUST_CHECK int nt_install_where_check(const struct nt_install_where *w, struct nt_err *err);
 /* What is done, or would be, one line each, to *said. NT_E_NO: a foreign or changed file, or one
- * that others can write to. */
+ * that others can write to. After a failure there is no file and no folder that was not there. */
 NT_MUST_CHECK int nt_install(const struct nt_install_where *w, const struct nt_install_file *files,
                              size_t n, struct nt_buf *said, struct nt_err *err);
 /* part NULL: all; prefix NULL: all, else only files below that folder. NT_E_NO: some file was
  * changed and is left. */
 NT_MUST_CHECK int nt_uninstall(const struct nt_install_where *w, const char *part,
                                const char *prefix, struct nt_buf *said, struct nt_err *err);
+/* Takes the entries of a loader below a folder from the manifest whose files are gone; no file is
+ * touched. NT_E_INVAL: there are none. */
+NT_MUST_CHECK int nt_install_forget(const struct nt_install_where *w, const char *prefix,
+                                    struct nt_buf *said, struct nt_err *err);
 /* The manifest's files, with what became of each: {path, part, state}. The caller owns *ret. */
 NT_MUST_CHECK int nt_installed(const struct nt_install_where *w, json_t **ret, struct nt_err *err);
 /* One file by the rule of safe.h, whoever put it there; appended. */
