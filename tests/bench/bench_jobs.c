@@ -13,7 +13,7 @@
 
 struct args {
     uint32_t seeds, tpe_seeds, ranks, nodes;
-    const char *python, *script, *twist;
+    const char *python, *script, *twist, *decisions;
     uint64_t jobs, from;
     bool alone, recorded_noise, verbose;
 };
@@ -33,6 +33,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_FLAG, A, alone, "alone", 0, NULL, "ours without its rivals"),
     NT_OPT(NT_O_FLAG, A, recorded_noise, "recorded-noise", 0, NULL,
            "a simulated machine as noisy as eager calls on recorded ones"),
+    NT_OPT(NT_O_STR, A, decisions, "decisions", 0, "FILE",
+           "all that ours asks for: equal files decide alike"),
     NT_OPT(NT_O_FLAG, A, verbose, "verbose", 'v', NULL, "each pick of ours that loses"),
     {.name = "twist",
      .type = NT_O_STR,
@@ -169,11 +171,18 @@ int main(int argc, char **argv)
         return 0;
     }
     rc = rc == 0 ? load(&a, argv[1], &l, &err) : rc;
+    if (rc == 0 && a.decisions != NULL && (ours_decisions = fopen(a.decisions, "w")) == NULL) {
+        rc = nt_fail(&err, NT_E_IO, 0, "cannot write %s", a.decisions);
+    }
     if (rc == 0) {
         rc = a.jobs > 0 ? run_jobs(&a, &l, &err) : run_rivals(&a, &l, &err);
     }
     if (rc != 0) {
         (void)fprintf(stderr, "bench_jobs: %s\n", err.msg);
+    }
+    if (ours_decisions != NULL && fclose(ours_decisions) != 0 && rc == 0) {
+        (void)fprintf(stderr, "bench_jobs: cannot write %s\n", a.decisions);
+        rc = -NT_E_IO;
     }
     land_done(&l);
     return nt_exit_code(rc);

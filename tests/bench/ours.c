@@ -68,6 +68,36 @@ static void answer(struct play *y, const struct nt_plan_step *s, struct nt_plan_
     }
 }
 
+FILE *ours_decisions;
+
+/* A step as text, exactly: two builds that decide alike write the same. */
+static void print_step(const struct play *y, const struct nt_plan_step *s)
+{
+    char text[80], call[48];
+
+    if (s->kind == NT_DO_START) {
+        (void)fprintf(ours_decisions, "%llu: gang %llu %s '%s'\n", (unsigned long long)y->l->seed,
+                      (unsigned long long)s->gangs[0].number, nt_stage_names[s->stage],
+                      s->gangs[0].vars);
+    } else if (s->kind == NT_DO_MEASURE) {
+        (void)fprintf(ours_decisions, "%s %s %u\n", nt_case_text(&s->cs, text, sizeof(text)),
+                      nt_call_text(&s->m.call, call, sizeof(call)), s->m.samples);
+    }
+}
+
+static void print_found(const struct nt_plan *p)
+{
+    const struct nt_found *f;
+
+    for (size_t i = 0; (f = nt_plan_found(p, i)) != NULL; i++) {
+        (void)fprintf(ours_decisions, "found %zu: %u\n", i, f->pick);
+        for (size_t k = 0; k < f->narms; k++) {
+            (void)fprintf(ours_decisions, " %a %a %u %d\n", f->arms[k].log_ratio, f->arms[k].se,
+                          f->arms[k].blocks, f->arms[k].dropped);
+        }
+    }
+}
+
 /* One step; false: nothing more before `until`. */
 static bool step(struct play *y, enum nt_stage until, int *rc, struct nt_err *err)
 {
@@ -79,6 +109,9 @@ static bool step(struct play *y, enum nt_stage until, int *rc, struct nt_err *er
     y->think_ns += now_ns() - begin;
     if (*rc != 0 || s.kind == NT_DO_FINISHED || s.stage >= until) {
         return false;
+    }
+    if (ours_decisions != NULL) {
+        print_step(y, &s);
     }
     answer(y, &s, &o);
     begin = now_ns();
@@ -180,6 +213,9 @@ int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
     }
     if (rc == 0 && ours_verbose) {
         print_losses(&y);
+    }
+    if (rc == 0 && ours_decisions != NULL) {
+        print_found(y.p);
     }
     ret->blocks = y.steps;
     ret->decide_ns = y.think_ns;

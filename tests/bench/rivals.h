@@ -7,6 +7,8 @@
  * the exhaustive grid is told the tuples for nothing. Every gang's start is paid by all.
  */
 #pragma once
+#include <stdio.h>
+
 #include "tests/bench/land.h"
 
 enum rival {
@@ -44,6 +46,7 @@ void tpe_close(struct tpe *t); /* NULL is fine */
 NT_MUST_CHECK int rival_run(enum rival r, const struct land *l, struct tpe *tpe, uint64_t seed,
                             struct outcome *ret, struct nt_err *err);
 
+extern FILE *ours_decisions; /* not NULL: every step of ours, and what it found, to the last bit */
 extern bool ours_verbose; /* prints picks that lose, and what the search had seen */
 /* What rival_run() does for RIVAL_OURS. */
 NT_MUST_CHECK int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err);
