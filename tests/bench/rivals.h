@@ -47,7 +47,7 @@ NT_MUST_CHECK int rival_run(enum rival r, const struct land *l, struct tpe *tpe,
                             struct outcome *ret, struct nt_err *err);
 
 extern FILE *ours_decisions; /* not NULL: every step of ours, and what it found, to the last bit */
-extern bool ours_verbose; /* prints picks that lose, and what the search had seen */
+extern bool ours_verbose;    /* prints picks that lose, and what the search had seen */
 /* What rival_run() does for RIVAL_OURS. */
 NT_MUST_CHECK int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err);
 

@@ -1,7 +1,7 @@
 #include "tuner/search/fit.h"
 
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* How much a belief from before weighs, in observations. */
 static const double block_prior_df = 10.0, arm_prior_df = 6.0, inter_prior_df = 8.0;
@@ -10,16 +10,9 @@ static const double stray_sd = 5.0;
 /* Default blocks are compared across a gang's drift, so only gross ones are strays. */
 static const double stray_mark_least = 0.25;
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static void sort(double *x, size_t n)
 {
-    enum { SHORT = 24 }; /* an arm has few blocks */
-    for (size_t i = 1; i < n && n <= SHORT; i++) {
+    for (size_t i = 1; i < n; i++) {
         double y = x[i];
         size_t k = i;
         for (; k > 0 && x[k - 1] > y; k--) {
@@ -27,19 +20,49 @@ static void sort(double *x, size_t n)
         }
         x[k] = y;
     }
-    if (n > SHORT) {
-        qsort(x, n, sizeof(*x), by_value);
+}
+
+/* The k-th smallest; reorders x. */
+static double select_kth(double *x, size_t n, size_t k)
+{
+    enum { SHORT = 24 }; /* an arm has few blocks */
+    while (n > SHORT) {
+        double a = x[0], b = x[n / 2], c = x[n - 1];
+        double pivot = fmax(fmin(a, b), fmin(fmax(a, b), c));
+        size_t below = 0, upto;
+        for (size_t i = 0; i < n; i++) {
+            double y = x[i];
+            if (y < pivot) {
+                x[i] = x[below];
+                x[below++] = y;
+            }
+        }
+        upto = below;
+        for (size_t i = below; i < n; i++) {
+            double y = x[i];
+            if (y == pivot) {
+                x[i] = x[upto];
+                x[upto++] = y;
+            }
+        }
+        if (k < below) {
+            n = below;
+        } else if (k < upto) {
+            return pivot;
+        } else {
+            x += upto;
+            n -= upto;
+            k -= upto;
+        }
     }
+    sort(x, n);
+    return x[k];
 }
 
 /* Of two, the smaller: what disturbs a block makes it slower. Reorders x. */
 static double lower_median(double *x, size_t n)
 {
-    if (n > 2) {
-        sort(x, n);
-        return x[(n - 1) / 2];
-    }
-    return n == 2 ? fmin(x[0], x[1]) : x[0];
+    return n > 2 ? select_kth(x, n, (n - 1) / 2) : n == 2 ? fmin(x[0], x[1]) : x[0];
 }
 
 int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd, double interaction_sd,
@@ -55,7 +78,8 @@ int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd, do
     f->inter_var = f->inter_var0;
     f->arms = calloc(n_arms, sizeof(*f->arms));
     f->cells = calloc((size_t)n_arms * FIT_GANGS, sizeof(*f->cells));
-    if (f->arms == NULL || f->cells == NULL) {
+    f->several = calloc(n_arms, sizeof(*f->several));
+    if (f->arms == NULL || f->cells == NULL || f->several == NULL) {
         fit_done(f);
         return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n_arms);
     }
@@ -73,6 +97,7 @@ void fit_done(struct fit *f)
     }
     free(f->arms);
     free(f->cells);
+    free(f->several);
     free(f->obs);
     free(f->scratch);
     *f = (struct fit){0};
@@ -151,11 +176,12 @@ void fit_fail(struct fit *f, uint32_t arm)
 
 /* ---- the level of a gang ---- */
 
+enum { WINDOW = 5 };
+
 /* What a gang's k-th default block is judged by: its neighbours in time, as the level may move; in
  * a gang of few, what all gangs' blocks say. */
 static double mark_mid(const struct fit_gang *g, size_t k, double mid_of_all)
 {
-    enum { WINDOW = 5 };
     double near[WINDOW];
     size_t from = k < WINDOW / 2 ? 0 : k - WINDOW / 2;
     if (g->n_marks < WINDOW) {
@@ -185,16 +211,17 @@ static size_t mark_far(const struct fit *f, struct fit_gang *g, double mid_of_al
 static void mark_strays(struct fit *f)
 {
     size_t n = 0;
+    bool few = false;
     double mid;
     for (uint32_t g = 0; g < f->n_gangs; g++) {
+        few = few || (f->gangs[g].n_marks > 0 && f->gangs[g].n_marks < WINDOW);
+    }
+    for (uint32_t g = 0; g < f->n_gangs && few; g++) {
         for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
             f->scratch[n++] = f->gangs[g].marks[k].y;
         }
     }
-    if (n == 0) {
-        return;
-    }
-    mid = lower_median(f->scratch, n);
+    mid = few ? lower_median(f->scratch, n) : NAN;
     for (uint32_t g = 0; g < f->n_gangs; g++) {
         struct fit_gang *gang = &f->gangs[g];
         if (mark_far(f, gang, mid) == 0 && gang->n_marks > 1) {
@@ -285,19 +312,31 @@ static double level_at(const struct fit_gang *g, const struct fit_obs *o)
 
 /* ---- cells ---- */
 
+/* Of a set of gangs that is not empty, the least. */
+static uint32_t first_bit(uint32_t set)
+{
+    return (uint32_t)__builtin_ctz(set);
+}
+
+static struct fit_cell *cell_at(struct fit *f, uint32_t arm, uint32_t gang)
+{
+    return &f->cells[(size_t)gang * f->n_arms + arm];
+}
+
 /* The default is level with itself; how well that is known is what its cell says. */
 static void redo_default_cell(struct fit *f)
 {
     struct fit_arm *a = &f->arms[0];
-    a->gangs = 0;
+    a->gangs = a->seen = 0;
     a->ss = a->df = 0.0;
     for (uint32_t g = 0; g < f->n_gangs; g++) {
-        struct fit_cell *c = &f->cells[g];
+        struct fit_cell *c = cell_at(f, 0, g);
         *c = (struct fit_cell){0};
         for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
             c->weight += f->gangs[g].marks[k].stray ? 0.0 : f->gangs[g].marks[k].weight;
         }
         a->gangs += c->weight > 0.0;
+        a->seen |= c->weight > 0.0 ? 1U << g : 0;
         a->ss += f->gangs[g].ss;
         a->df += f->gangs[g].df;
     }
@@ -331,32 +370,37 @@ static bool typical(struct fit *f, const struct fit_arm *a, double *ret_mid, dou
     return true;
 }
 
+/* Is a block too far from the median of its arm to be believed? `alone`: what the interaction by
+ * itself allows, which most are within. */
+static bool is_stray(const struct fit *f, const struct fit_obs *o, double off, double alone,
+                     double limit)
+{
+    return off > alone && off > limit &&
+           off > stray_sd * sqrt(f->block_var / o->weight + f->inter_var);
+}
+
 static void redo_cells(struct fit *f, uint32_t arm)
 {
     struct fit_arm *a = &f->arms[arm];
-    struct fit_cell *cells = &f->cells[(size_t)arm * FIT_GANGS];
-    double mid, limit;
-    for (uint32_t g = 0; g < f->n_gangs; g++) {
-        cells[g] = (struct fit_cell){0};
+    double mid, limit, alone = stray_sd * sqrt(f->inter_var);
+    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+        *cell_at(f, arm, first_bit(left)) = (struct fit_cell){0};
     }
-    a->gangs = 0;
+    a->gangs = a->seen = 0;
     a->ss = a->df = 0.0;
     if (!typical(f, a, &mid, &limit)) {
         return;
     }
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
         const struct fit_obs *o = &f->obs[i];
-        double sd = sqrt(f->block_var / o->weight + f->inter_var), x, d;
-        struct fit_cell *c = &cells[o->gang];
-        if (isnan(o->above)) {
+        struct fit_cell *c = cell_at(f, arm, o->gang);
+        double d;
+        if (isnan(o->above) || is_stray(f, o, fabs(o->above - mid), alone, limit)) {
             continue;
         }
-        x = o->above;
-        if (fabs(x - mid) > fmax(stray_sd * sd, limit)) {
-            continue;
-        }
-        d = x - c->mean;
+        d = o->above - c->mean;
         a->gangs += c->weight == 0.0;
+        a->seen |= 1U << o->gang;
         a->df += c->weight > 0.0;
         a->ss += c->weight > 0.0 ? d * d * c->weight * o->weight / (c->weight + o->weight) : 0.0;
         c->weight += o->weight;
@@ -366,20 +410,21 @@ static void redo_cells(struct fit *f, uint32_t arm)
 
 /* ---- effects and variances ---- */
 
+/* Also finds those seen in several gangs. */
 static void pool_block_var(struct fit *f)
 {
     double ss = block_prior_df * f->block_var0, df = block_prior_df;
+    f->n_several = 0;
     for (uint32_t i = 0; i < f->n_arms; i++) {
         if (!f->arms[i].failed) {
             ss += f->arms[i].ss;
             df += f->arms[i].df;
         }
+        if (f->arms[i].gangs > 1) {
+            f->several[f->n_several++] = i;
+        }
     }
     f->block_var = ss / df;
-    for (uint32_t i = 0; i < f->n_arms; i++) {
-        struct fit_arm *a = &f->arms[i];
-        a->var = (arm_prior_df * f->block_var + a->ss) / (arm_prior_df + a->df);
-    }
 }
 
 /* What a cell says about its arm's effect: the inverse of its variance. */
@@ -388,16 +433,26 @@ static double cell_info(const struct fit *f, const struct fit_arm *a, const stru
     return c->weight > 0.0 ? 1.0 / (f->inter_var + a->var / c->weight) : 0.0;
 }
 
+/* What the arm's cells say, by the variances believed now. */
+static void set_info(struct fit *f, uint32_t arm)
+{
+    struct fit_arm *a = &f->arms[arm];
+    a->var = (arm_prior_df * f->block_var + a->ss) / (arm_prior_df + a->df);
+    a->info = 0.0;
+    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+        struct fit_cell *c = cell_at(f, arm, first_bit(left));
+        c->info = cell_info(f, a, c);
+        a->info += c->info;
+    }
+}
+
 static void set_effect(struct fit *f, uint32_t arm)
 {
     struct fit_arm *a = &f->arms[arm];
     double sum = 0.0;
-    a->info = 0.0;
-    for (uint32_t g = 0; g < f->n_gangs; g++) {
-        const struct fit_cell *c = fit_cell(f, arm, g);
-        double w = cell_info(f, a, c);
-        sum += w * (c->mean - f->gangs[g].shift);
-        a->info += w;
+    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+        const struct fit_cell *c = fit_cell(f, arm, first_bit(left));
+        sum += c->info * (c->mean - f->gangs[first_bit(left)].shift);
     }
     a->effect = a->info > 0.0 ? sum / a->info : NAN;
 }
@@ -406,12 +461,13 @@ static void set_effect(struct fit *f, uint32_t arm)
 static void set_shifts(struct fit *f)
 {
     double sum[FIT_GANGS] = {0}, info[FIT_GANGS] = {0};
-    for (uint32_t i = 0; i < f->n_arms; i++) {
-        const struct fit_arm *a = &f->arms[i];
-        for (uint32_t g = 0; g < f->n_gangs && a->gangs > 1 && !a->failed; g++) {
-            double w = cell_info(f, a, fit_cell(f, i, g));
-            sum[g] += w > 0.0 ? w * (fit_cell(f, i, g)->mean - a->effect) : 0.0;
-            info[g] += w;
+    for (uint32_t k = 0; k < f->n_several; k++) {
+        const struct fit_arm *a = &f->arms[f->several[k]];
+        for (uint32_t left = a->failed ? 0 : a->seen; left != 0; left &= left - 1) {
+            uint32_t g = first_bit(left);
+            const struct fit_cell *c = fit_cell(f, f->several[k], g);
+            sum[g] += c->info * (c->mean - a->effect);
+            info[g] += c->info;
         }
     }
     for (uint32_t g = 0; g < f->n_gangs; g++) {
@@ -438,20 +494,18 @@ void fit_believe(struct fit *f, double interaction_sd, double df)
 static void set_inter_var(struct fit *f)
 {
     double ss = 0.0, noise = 0.0, cells = 0.0, arms = 0.0, df;
-    for (uint32_t i = 0; i < f->n_arms; i++) {
-        const struct fit_arm *a = &f->arms[i];
-        if (a->gangs < 2 || a->failed) {
+    for (uint32_t k = 0; k < f->n_several; k++) {
+        const struct fit_arm *a = &f->arms[f->several[k]];
+        if (a->failed) {
             continue;
         }
         arms += 1.0;
-        for (uint32_t g = 0; g < f->n_gangs; g++) {
-            const struct fit_cell *c = fit_cell(f, i, g);
-            if (c->weight > 0.0) {
-                double e = c->mean - f->gangs[g].shift - a->effect;
-                ss += e * e;
-                noise += a->var / c->weight;
-                cells += 1.0;
-            }
+        for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+            const struct fit_cell *c = fit_cell(f, f->several[k], first_bit(left));
+            double e = c->mean - f->gangs[first_bit(left)].shift - a->effect;
+            ss += e * e;
+            noise += a->var / c->weight;
+            cells += 1.0;
         }
     }
     df = cells - arms - (double)(f->n_gangs > 0 ? f->n_gangs - 1 : 0);
@@ -466,15 +520,20 @@ static void set_effects(struct fit *f)
     for (uint32_t g = 0; g < f->n_gangs; g++) {
         f->gangs[g].shift = f->gangs[g].shift_var = 0.0;
     }
-    for (int s = 0; s < (f->n_gangs > 1 ? sweeps : 1); s++) {
-        for (uint32_t i = 0; i < f->n_arms; i++) {
-            if (s == 0 || f->arms[i].gangs > 1 || s == sweeps - 1) {
-                set_effect(f, i);
-            }
+    for (uint32_t k = 0; k < f->n_several; k++) {
+        set_info(f, f->several[k]);
+    }
+    for (int s = 1; s < sweeps && f->n_gangs > 1; s++) {
+        for (uint32_t k = 0; k < f->n_several; k++) {
+            set_effect(f, f->several[k]);
         }
-        if (f->n_gangs > 1 && s < sweeps - 1) {
-            set_shifts(f);
+        set_shifts(f);
+    }
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        if (f->arms[i].gangs <= 1) {
+            set_info(f, i);
         }
+        set_effect(f, i);
     }
     f->shift_var_most = 0.0;
     for (uint32_t g = 0; g < f->n_gangs; g++) {
@@ -506,16 +565,6 @@ void fit_update(struct fit *f)
     set_effects(f);
 }
 
-double fit_error_at_most(const struct fit *f, uint32_t a, uint32_t b)
-{
-    const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];
-    if (!(x->info > 0.0 && y->info > 0.0)) {
-        return NAN;
-    }
-    /* leans on gangs add up to 2 and none is above 1: their squares to no more than 2 */
-    return sqrt(1.0 / x->info + 1.0 / y->info + 2.0 * f->shift_var_most);
-}
-
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se)
 {
     const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];
@@ -529,7 +578,8 @@ double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_s
         return 0.0;
     }
     var = 1.0 / x->info + 1.0 / y->info;
-    for (uint32_t g = 0; g < f->n_gangs && f->n_gangs > 1; g++) {
+    for (uint32_t left = f->n_gangs > 1 ? x->seen | y->seen : 0; left != 0; left &= left - 1) {
+        uint32_t g = first_bit(left);
         /* an error of the shift cancels as far as both lean on that gang */
         double lean = cell_info(f, x, fit_cell(f, a, g)) / x->info -
                       cell_info(f, y, fit_cell(f, b, g)) / y->info;

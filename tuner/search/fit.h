@@ -7,6 +7,7 @@
  * differences mean anything.
  */
 #pragma once
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,12 +34,14 @@ struct fit_obs { /* a block of another arm */
 struct fit_cell {
     double mean;   /* of the arm in the gang, less the level */
     double weight; /* full blocks in it; 0: not seen */
+    double info;   /* what it says of its arm's effect, when the effects were set */
 };
 
 struct fit_arm {
     uint32_t last;   /* of its blocks */
     uint32_t blocks; /* told, strays included */
     uint32_t gangs;  /* with a cell */
+    uint32_t seen;   /* those gangs, a bit each */
     double ss, df;   /* of its blocks within cells, per full block */
     double var;      /* of a full block: its own, shrunk to that of all */
     double effect, info;
@@ -56,10 +59,12 @@ struct fit_gang {
 struct fit {
     uint32_t n_arms, n_gangs; /* n_gangs: highest number seen, plus 1 */
     struct fit_arm *arms;
-    struct fit_cell *cells; /* [arm * FIT_GANGS + gang] */
+    struct fit_cell *cells; /* [gang * n_arms + arm]: most arms are seen in the first gang only */
     struct fit_gang gangs[FIT_GANGS];
     struct fit_obs *obs;
-    double *scratch; /* room for all blocks */
+    double *scratch;   /* room for all blocks */
+    uint32_t *several; /* arms seen in more than one gang, ascending */
+    uint32_t n_several;
     size_t n_obs, cap, n_scratch;
     double block_var0, inter_var0, gang_var; /* beliefs from before */
     double inter_df0;                        /* what that of the interaction weighs */
@@ -83,10 +88,25 @@ void fit_believe(struct fit *f, double interaction_sd, double df);
 void fit_update(struct fit *f);
 static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm, uint32_t gang)
 {
-    return &f->cells[(size_t)arm * FIT_GANGS + gang];
+    return &f->cells[(size_t)gang * f->n_arms + arm];
 }
-/* No less than the standard error of effect(a) - effect(b), for less work; NAN when one was not
- * seen. */
-double fit_error_at_most(const struct fit *f, uint32_t a, uint32_t b);
+/* effect(a) - effect(b) alone; NAN when one was not seen. */
+static inline double fit_apart(const struct fit *f, uint32_t a, uint32_t b)
+{
+    const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];
+    if (!(x->info > 0.0 && y->info > 0.0)) {
+        return NAN;
+    }
+    return a == b ? 0.0 : x->effect - y->effect;
+}
+/* The variance of effect(a) - effect(b), for two arms that were seen, is no less than *ret_least
+ * and no more than *ret_most; all but free. */
+static inline void fit_variance_within(const struct fit *f, uint32_t a, uint32_t b,
+                                       double *ret_least, double *ret_most)
+{
+    *ret_least = 1.0 / f->arms[a].info + 1.0 / f->arms[b].info;
+    /* leans on gangs add up to 2 and none is above 1: their squares to no more than 2 */
+    *ret_most = *ret_least + 2.0 * f->shift_var_most;
+}
 /* effect(a) - effect(b) with its standard error; NAN and INFINITY when one was not seen. */
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se);

@@ -65,16 +65,21 @@ struct nt_race {
     struct nt_race_config config;
     uint32_t n;
     struct runner *runners;
-    uint32_t *queues;     /* of all lanes */
-    struct place *places; /* [n] scratch for sorting */
+    uint32_t *queues;       /* of all lanes */
+    struct place *places;   /* [n] scratch for sorting */
+    uint32_t *list, n_list; /* who is alive, ascending */
+    bool pins;              /* any arm is pinned */
     struct lane lanes[NT_RACE_MAX_GANGS];
     struct fit fit;
     struct nt_rng rng;
     struct caution caution[NT_RACE_MAX_GANGS + 1]; /* by gangs */
-    uint32_t rivals; /* not told to be slower than the leader, itself included */
-    double price;    /* of this race's share of a gang's start, in full blocks */
-    bool later;      /* the first gang is over */
-    bool stale;      /* verdict and the runners' `alive` are to be worked out */
+    uint32_t rivals;          /* not told to be slower than the leader, itself included */
+    double price;             /* of this race's share of a gang's start, in full blocks */
+    bool later;               /* the first gang is over */
+    bool stale;               /* verdict and the runners' `alive` are to be worked out */
+    bool looked;              /* all that are to be looked at were */
+    uint32_t open;            /* neither failed nor passed over */
+    double margin, tie, home; /* of the config, in log units */
     struct nt_race_verdict verdict;
 };
 
@@ -121,12 +126,16 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
     r->n = n;
     r->stale = true;
     r->price = config->gang_blocks;
+    r->margin = log1p(config->margin);
+    r->tie = log1p(config->tie);
+    r->home = log1p(config->home);
     nt_rng_seed(&r->rng, config->seed);
     set_caution(r);
     r->runners = calloc(n, sizeof(*r->runners));
     r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
     r->places = calloc(n, sizeof(*r->places));
-    if (r->runners == NULL || r->queues == NULL || r->places == NULL) {
+    r->list = calloc(n, sizeof(*r->list));
+    if (r->runners == NULL || r->queues == NULL || r->places == NULL || r->list == NULL) {
         nt_race_free(r);
         return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
     }
@@ -153,6 +162,7 @@ void nt_race_free(struct nt_race *r)
         free(r->runners);
         free(r->queues);
         free(r->places);
+        free(r->list);
         free(r);
     }
 }
@@ -171,7 +181,7 @@ void nt_race_price(struct nt_race *r, double blocks)
 void nt_race_pin(struct nt_race *r, uint32_t arm)
 {
     nt_assert(arm < r->n);
-    r->runners[arm].pinned = true;
+    r->runners[arm].pinned = r->pins = true;
     r->stale = true;
 }
 
@@ -203,19 +213,9 @@ static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
     return blocks < r->config.looks ? r->config.looks - blocks : 0;
 }
 
-static bool all_looked_at(const struct nt_race *r)
-{
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!failed(r, i) && looks_left(r, i) > 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static bool pinned_are_known(const struct nt_race *r)
 {
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t i = 0; i < r->n && r->pins; i++) {
         if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
             return false;
         }
@@ -246,16 +246,24 @@ static double promise(const struct nt_race *r, uint32_t arm)
     return a->info > 0.0 ? a->effect - r->caution[a->gangs].stop / sqrt(a->info) : -INFINITY;
 }
 
-/* Smallest estimate; one that few blocks stand behind has to be that much better. */
-static uint32_t find_leader(const struct nt_race *r)
+/* Smallest estimate; one that few blocks stand behind has to be that much better. Counts on the way
+ * who takes part, and whether all of them have been looked at. */
+static uint32_t find_leader(struct nt_race *r)
 {
     uint32_t best = NT_NO_ARM;
     double least = INFINITY;
+    r->looked = true;
+    r->open = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct fit_arm *a = &r->fit.arms[i];
-        if (!a->failed && cautious(r, i) < least) {
-            least = cautious(r, i);
-            best = i;
+        if (failed(r, i)) {
+            continue;
+        }
+        r->open += !passed_over(r, i);
+        r->looked = r->looked && looks_left(r, i) == 0;
+        if (r->fit.arms[i].effect < least) { /* else it cannot be, however well that is known */
+            double x = cautious(r, i);
+            best = x < least ? i : best;
+            least = x < least ? x : least;
         }
     }
     return best;
@@ -268,19 +276,32 @@ static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
     return x < y ? x : y;
 }
 
-/* By how much an arm is slower than the leader beyond the margin, in standard errors; NAN: unknown.
- * Where it is by more than `enough`, that may be all that is known: it is less work. */
-static double errors_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, double margin,
-                            double enough)
+/* Is an arm slower than the leader beyond the margin by more than so many standard errors?
+ * 0: not by `few`, 1: by `few`, 2: by `many`, which is no less. One of whom nothing is known is
+ * not. Most are far from either bound, which takes less work to tell. */
+static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, double few,
+                      double many)
 {
-    const struct fit_arm *arms = r->fit.arms;
-    double se, d = arms[arm].effect - arms[leader].effect - margin;
-    double least = d / fit_error_at_most(&r->fit, arm, leader);
-    if (least > enough) {
-        return least;
+    double se, least, most, d = fit_apart(&r->fit, arm, leader) - r->margin;
+    if (!(d > 0.0)) {
+        return 0;
+    }
+    fit_variance_within(&r->fit, arm, leader, &least, &most);
+    if (d / sqrt(most) > many) {
+        return 2;
+    }
+    if (!(d / sqrt(least) > few)) {
+        return 0;
     }
     (void)fit_difference(&r->fit, arm, leader, &se);
-    return d / se;
+    return d / se > many ? 2 : d / se > few;
+}
+
+static void set_alive(struct nt_race *r, uint32_t arm, bool alive)
+{
+    r->runners[arm].alive = alive;
+    r->list[r->n_list] = arm;
+    r->n_list += alive;
 }
 
 /* Works out who is still in contention and returns how many; one of whom nothing is known is. In
@@ -288,22 +309,19 @@ static double errors_behind(const struct nt_race *r, uint32_t arm, uint32_t lead
  * that gangs may yet turn. */
 static uint32_t find_alive(struct nt_race *r, uint32_t leader)
 {
-    const double margin = log1p(r->config.margin);
-    uint32_t alive = 0;
-    r->rivals = 0;
+    r->rivals = r->n_list = 0;
     for (uint32_t i = 0; i < r->n; i++) {
         bool in = !failed(r, i) && !passed_over(r, i), rival = in;
         if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
             double drop = r->caution[gangs_behind(r, i, leader)].drop;
-            double behind = errors_behind(r, i, leader, margin, drop);
-            rival = !(behind > drop);
-            in = rival && (r->later || !(behind > r->config.z_drop));
+            int behind = far_behind(r, i, leader, r->config.z_drop, drop);
+            rival = behind < 2;
+            in = r->later ? behind < 2 : behind < 1;
         }
-        r->runners[i].alive = in;
-        alive += in;
+        set_alive(r, i, in);
         r->rivals += rival;
     }
-    return alive;
+    return r->n_list;
 }
 
 static int by_place(const void *a, const void *b)
@@ -342,11 +360,12 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
     uint32_t gangs = gangs_used(r), n = 0, cap = r->config.contenders / (gangs > 1 ? gangs : 1);
 
     cap = (cap > FEW ? cap : FEW) - r->runners[0].alive;
-    if (!all_looked_at(r)) {
+    if (!r->looked) {
         return alive;
     }
-    for (uint32_t i = 1; i < r->n; i++) {
-        if (r->runners[i].alive) {
+    for (uint32_t k = 0; k < alive; k++) {
+        uint32_t i = r->list[k];
+        if (i != 0) {
             double value = i == leader ? -INFINITY : promise(r, i);
             n = add_place(r->places, n, cap, (struct place){0.0, value, i});
             r->runners[i].alive = r->runners[i].ahead = false;
@@ -356,18 +375,25 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
         r->runners[r->places[k].arm].ahead = k < FEW;
         r->runners[r->places[k].arm].alive = true;
     }
-    return r->runners[0].alive + n;
+    r->n_list = 0;
+    for (uint32_t k = 0; k < alive; k++) {
+        set_alive(r, r->list[k], r->runners[r->list[k]].alive);
+    }
+    return r->n_list;
 }
 
 /* Is the arm as good as the leader? The default is while it seems to lose very little, which may be
  * chance: it needs no proof. What a row must gain to be worth having is compose's to say. */
 static bool is_tied(const struct nt_race *r, uint32_t arm, uint32_t leader)
 {
-    double se, d = fit_difference(&r->fit, arm, leader, &se);
-    if (arm == 0 && d <= log1p(r->config.home) && d <= r->config.z_stop * se) {
-        return true;
+    double se, d = fit_apart(&r->fit, arm, leader);
+    if (arm == 0 && d <= r->home) {
+        (void)fit_difference(&r->fit, arm, leader, &se);
+        if (d <= r->config.z_stop * se) {
+            return true;
+        }
     }
-    return d <= log1p(r->config.tie);
+    return d <= r->tie;
 }
 
 static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
@@ -377,8 +403,9 @@ static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
         return 0;
     }
     enough = r->fit.arms[leader].gangs < enough ? r->fit.arms[leader].gangs : enough;
-    for (uint32_t i = 0; i < r->n; i++) {
-        if (!r->runners[i].alive || r->fit.arms[i].gangs < enough || !is_tied(r, i, leader)) {
+    for (uint32_t k = 0; k < r->n_list; k++) {
+        uint32_t i = r->list[k];
+        if (r->fit.arms[i].gangs < enough || !is_tied(r, i, leader)) {
             continue;
         }
         if (i == 0) {
@@ -406,12 +433,13 @@ static double expected_loss(const struct nt_race *r, double mean, double sd, uin
 static double find_loss(const struct nt_race *r, uint32_t pick)
 {
     double loss = 0.0;
-    if (pick == NT_NO_ARM || !all_looked_at(r)) {
+    if (pick == NT_NO_ARM || !r->looked) {
         return INFINITY;
     }
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t k = 0; k < r->n_list; k++) {
+        uint32_t i = r->list[k];
         double se, d;
-        if (r->runners[i].alive && i != pick) {
+        if (i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
             loss = isnan(d) ? INFINITY
                             : fmax(loss, d + r->caution[gangs_behind(r, i, pick)].stop * se);
@@ -431,13 +459,13 @@ static bool stands(const struct nt_race *r, uint32_t pick)
 static double find_saving(const struct nt_race *r, uint32_t pick)
 {
     double saving = 0.0;
-    if (pick == NT_NO_ARM || !all_looked_at(r)) {
+    if (pick == NT_NO_ARM || !r->looked) {
         return INFINITY;
     }
-    for (uint32_t i = 0; i < r->n; i++) {
+    for (uint32_t k = 0; k < r->n_list; k++) {
+        uint32_t i = r->list[k], gangs = gangs_behind(r, i, pick);
         double se, d;
-        uint32_t gangs = gangs_behind(r, i, pick);
-        if (r->runners[i].alive && i != pick) {
+        if (i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
             saving = isnan(d) || gangs == 0
                          ? INFINITY
@@ -449,17 +477,13 @@ static double find_saving(const struct nt_race *r, uint32_t pick)
 
 static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_verdict *v)
 {
-    uint32_t contenders = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        contenders += !failed(r, i) && !passed_over(r, i);
-    }
     if (failed(r, 0)) {
         return NT_RACE_NO_BASELINE;
     }
-    if (contenders == 1) {
+    if (r->open == 1) {
         return NT_RACE_SEPARATED; /* there is nothing but the default */
     }
-    if (!all_looked_at(r) || !pinned_are_known(r)) {
+    if (!r->looked || !pinned_are_known(r)) {
         return NT_RACE_RUNNING;
     }
     if (stands(r, v->pick) && r->rivals == 1) {
@@ -485,8 +509,12 @@ static void update(struct nt_race *r)
     v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
     v.loss = find_loss(r, v.pick);
     v.end = find_end(r, &v);
-    for (uint32_t i = 0; i < r->n; i++) { /* what is pinned is measured on, but decides nothing */
-        r->runners[i].alive = r->runners[i].alive || (r->runners[i].pinned && !failed(r, i));
+    if (r->pins) { /* what is pinned is measured on, but decides nothing */
+        r->n_list = 0;
+        for (uint32_t i = 0; i < r->n; i++) {
+            const struct runner *u = &r->runners[i];
+            set_alive(r, i, u->alive || (u->pinned && !failed(r, i)));
+        }
     }
     r->verdict = v;
 }
@@ -539,8 +567,8 @@ static void new_round(struct nt_race *r, uint32_t gang)
     struct lane *l = &r->lanes[gang];
     uint32_t most = 0;
     l->n = l->at = 0;
-    for (uint32_t i = 0; i < r->n; i++) {
-        uint32_t left = looks_left(r, i);
+    for (uint32_t k = 0; k < (r->looked ? r->n_list : r->n); k++) {
+        uint32_t i = r->looked ? r->list[k] : k, left = looks_left(r, i);
         if (wanted(r, gang, i) > 0) {
             l->queue[l->n++] = i;
             most = i != 0 && left > most ? left : most;
