@@ -92,8 +92,18 @@ static void test_durations(void **state)
                 {"5x", 0},
                 {"-5s", 0},
                 {"m", 0},
-                {"0", 0}};
+                {"0", 0},
+                {"0s", 0},
+                {"0h0m", 0},
+                {"0.1ns", 0}};
+    struct nt_err err;
+    uint64_t none = 1;
     (void)state;
+    assert_int_equal(nt_parse_duration("0s", &none, &err), -NT_E_INVAL);
+    assert_non_null(strstr(err.msg, "no time at all; write what there is"));
+    assert_int_equal(nt_parse_wait("0s", &none, &err), 0);
+    assert_int_equal(none, 0);
+    assert_int_equal(nt_parse_wait("", &none, &err), -NT_E_INVAL);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         uint64_t v = 0;
         int rc = nt_parse_duration(rows[i].text, &v, NULL);

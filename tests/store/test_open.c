@@ -80,6 +80,16 @@ static void prepare_newer(const char *path)
     make(path);
     run_sql(path, "PRAGMA user_version = 99");
 }
+static void prepare_none(const char *path)
+{
+    make(path);
+    run_sql(path, "PRAGMA user_version = 0");
+}
+static void prepare_negative(const char *path)
+{
+    make(path);
+    run_sql(path, "PRAGMA user_version = -1");
+}
 static void prepare_trigger(const char *path)
 {
     make(path);
@@ -115,6 +125,8 @@ static void test_what_is_not_ours(void **state)
         {"foreign", prepare_foreign, NT_E_DAMAGED, NT_E_DAMAGED, "another program"},
         {"unmarked", prepare_unmarked, NT_E_DAMAGED, NT_E_DAMAGED, "another program"},
         {"newer", prepare_newer, NT_E_DAMAGED, NT_E_DAMAGED, "version 99, written by a newer"},
+        {"no version", prepare_none, NT_E_DAMAGED, NT_E_DAMAGED, "which no nccltune writes"},
+        {"negative", prepare_negative, NT_E_DAMAGED, NT_E_DAMAGED, "version -1, which no nccltune"},
         {"trigger", prepare_trigger, NT_E_DAMAGED, NT_E_DAMAGED, "triggers"},
         {"virtual table", prepare_virtual, NT_E_DAMAGED, NT_E_DAMAGED, "virtual tables"},
         {"view as a table", prepare_endless, NT_E_DAMAGED, NT_E_DAMAGED, "in place of"},
@@ -140,6 +152,22 @@ static void test_what_is_not_ours(void **state)
             nt_store_close(s);
         }
     }
+}
+
+/* It says that it is older than it is: bringing it up stops, with what to do, and changes nothing.
+ */
+static void test_another_version_than_it_says(void **state)
+{
+    struct place *p = *state;
+    struct nt_err e = {0};
+    struct nt_store *s = NULL;
+
+    make(p->db);
+    run_sql(p->db, "PRAGMA user_version = 3");
+    FAILS(open_fast(p->db, NT_STORE_READ, &s, &e), NT_E_STORE, "brings it up");
+    FAILS(open_fast(p->db, NT_STORE_WRITE, &s, &e), NT_E_STORE,
+          "not of schema version 3, as it says; it stays as it is: take back a copy");
+    assert_int_equal(count_of(p->db, "PRAGMA user_version"), 3);
 }
 
 static void test_what_is_no_file(void **state)
@@ -514,6 +542,7 @@ int main(void)
         T(test_disk_full),
         T(test_file_size_limit),
         T(test_from_every_older_version),
+        T(test_another_version_than_it_says),
         T(test_failing_migration_changes_nothing),
         T(test_default_path),
     };

@@ -99,7 +99,7 @@ int nt_parse_bytes(const char *text, uint64_t *ret, struct nt_err *err)
     return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a size (write 512, 14K, 3.5M or 1G)", text);
 }
 
-int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err)
+int nt_parse_wait(const char *text, uint64_t *ret_ns, struct nt_err *err)
 {
     static const struct {
         const char *unit;
@@ -126,12 +126,29 @@ int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err)
         total += v * units[i].ns;
         p += strlen(units[i].unit);
     }
-    if (p != text && total > 0 && total < 0x1p62) {
+    if (p != text && total >= 0 && total < 0x1p62) {
         *ret_ns = (uint64_t)total;
         return 0;
     }
 bad:
     return nt_fail(err, NT_E_INVAL, 0, "'%.100s' is not a duration (write 90s, 5m or 1h30m)", text);
+}
+
+int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err)
+{
+    uint64_t ns = 0;
+    int rc = nt_parse_wait(text, &ns, err);
+
+    if (rc == 0 && ns == 0) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "'%.100s' is no time at all; write what there is, such as 500ms, 90s or 5m, "
+                       "or leave it out",
+                       text);
+    }
+    if (rc == 0) {
+        *ret_ns = ns;
+    }
+    return rc;
 }
 
 char *nt_format_bytes(uint64_t bytes, char *out, size_t size)

@@ -13,8 +13,10 @@ NT_MUST_CHECK int nt_parse_i64(const char *text, int64_t *ret, struct nt_err *er
 NT_MUST_CHECK int nt_parse_double(const char *text, double *ret, struct nt_err *err);
 /* "512", "14K", "14KiB", "3.5M", "1G": binary multiples; a fraction must come out whole. */
 NT_MUST_CHECK int nt_parse_bytes(const char *text, uint64_t *ret, struct nt_err *err);
-/* "90", "90s", "5m", "1h30m", "250ms" into nanoseconds; a bare number is seconds. */
+/* "90", "90s", "5m", "1h30m", "250ms" into nanoseconds, above 0; a bare number is seconds. */
 NT_MUST_CHECK int nt_parse_duration(const char *text, uint64_t *ret_ns, struct nt_err *err);
+/* The same where 0 has a meaning: "0", "0s". */
+NT_MUST_CHECK int nt_parse_wait(const char *text, uint64_t *ret_ns, struct nt_err *err);
 
 /* "256", "14K", "3.5M" (exact), else plain digits. out: at least 24 bytes. Returns out. */
 char *nt_format_bytes(uint64_t bytes, char *out, size_t size);

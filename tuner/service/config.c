@@ -157,7 +157,7 @@ static int take(const struct row *r, void *base, const char *text, struct nt_err
         rc = nt_parse_bytes(text, &x, err);
         break;
     case DURATION:
-        rc = strcmp(text, "0") == 0 ? 0 : nt_parse_duration(text, &x, err);
+        rc = nt_parse_wait(text, &x, err);
         break;
     }
     if (rc == 0 && r->size == sizeof(uint32_t)) {

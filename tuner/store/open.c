@@ -246,10 +246,16 @@ static int identify(struct nt_store *s, int64_t app, int current, int64_t *ret_v
     if (version > current) {
         return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s has schema version %lld, written by a newer nccltune; this "
-                       "one knows up to %d: upgrade it, or name another with --db",
+                       "one knows up to %d: use that nccltune, or name another database with --db",
                        s->path, (long long)version, current);
     }
-    if (version < 0 || (version < current && s->mode == NT_STORE_READ)) {
+    if (version <= 0) {
+        return nt_fail(err, NT_E_DAMAGED, 0,
+                       "database %s has schema version %lld, which no nccltune writes: take back a "
+                       "copy that 'nccltune backup' made, or name another with --db",
+                       s->path, (long long)version);
+    }
+    if (version < current && s->mode == NT_STORE_READ) {
         return nt_fail(err, NT_E_STORE, 0,
                        "database %s has schema version %lld, this nccltune reads %d: a command "
                        "that writes to it, such as 'nccltune jobs --upgrade --db %s', brings it up",
@@ -278,7 +284,14 @@ static int upgrade(struct nt_store *s, const struct nt_migration *list, struct n
     rc = number(s, "PRAGMA user_version", &version, err);
     if (rc == 0 && version < current) {
         if (nt_migrate(s->db, list, (int)version, &file) != SQLITE_OK) {
+            bool strange = (sqlite3_errcode(s->db) & 0xff) == SQLITE_ERROR;
             rc = nt_db_fail(s, err, file);
+            if (strange) {
+                rc = nt_wrap(err, rc,
+                             "what it holds is not of schema version %lld, as it says; it stays as "
+                             "it is: take back a copy that 'nccltune backup' made",
+                             (long long)version);
+            }
         } else {
             char text[96];
             (void)snprintf(text, sizeof(text),
