@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "tests/json/sample.h"
+#include "tests/topology/support.h"
 #include "tuner/deliver/apply.h"
 #include "tuner/deliver/fit.h"
 
@@ -129,6 +130,61 @@ static void test_fit(void **state)
     (void)state;
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_case(&cases[i]);
+    }
+}
+
+/* A profile for some of the machine's GPUs: which ones the command uses matters where they differ.
+ */
+static void test_placement(void **state)
+{
+    static const struct {
+        const char *machine;
+        uint16_t made_on[2];
+        const char *env; /* CUDA_VISIBLE_DEVICES */
+        const char *despite;
+        bool fits;
+        const char *says;
+    } rows[] = {
+        {"nvswitch8.xml", {4, 5}, NULL, NULL, true, NULL}, /* all pairs are alike */
+        {"nvswitch8.xml", {4, 5}, "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2", NULL, true, NULL},
+        {"pcie4.xml", {2, 3}, NULL, NULL, true, NULL}, /* 0 and 1 are below one switch, too */
+        {"pcie4.xml", {2, 3}, "CUDA_VISIBLE_DEVICES=0,1", NULL, true, NULL},
+        {"pcie4.xml", {2, 3}, "CUDA_VISIBLE_DEVICES=0,2", NULL, false, "are of class"},
+        {"pcie4.xml", {0, 2}, NULL, NULL, false, "are of class"},
+        {"pcie4.xml", {0, 2}, "CUDA_VISIBLE_DEVICES=1,3", NULL, true, NULL},
+        {"pcie4.xml", {0, 2}, "CUDA_VISIBLE_DEVICES=0,1,2,3", NULL, false, "cannot be told"},
+        {"pcie4.xml", {0, 2}, "CUDA_VISIBLE_DEVICES=0,1,2,3", "placement", true, "cannot be told"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        static struct nt_fit fit;
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_topology *t = read_data(rows[i].machine);
+        struct nt_machine m = {.topology = t};
+        struct nt_strs despite = {.n = 1, .v = {rows[i].despite}};
+        const char *env[] = {rows[i].env, NULL};
+        struct nt_fit_opts o = {.allow_rig = -1, .env = env};
+        struct nt_placement made;
+        const struct nt_fit_item *said = NULL;
+
+        o.despite = rows[i].despite != NULL ? &despite : NULL;
+        assert_int_equal(nt_placement_of(t, rows[i].made_on, 2, &made, NULL), 0);
+        p->placement = made.key;
+        p->ranks = 2;
+        p->nodes = 1;
+        p->identity.groups.n = 1; /* that of the machine: held against itself */
+        p->identity.groups.v[0] =
+            (struct nt_assign){nt_group_names[NT_G_PATHS], t->identity.group[NT_G_PATHS]};
+        nt_fit(p, &m, &o, &fit);
+        for (size_t k = 0; k < fit.n; k++) {
+            said = fit.v[k].kind == NT_FIT_PLACEMENT ? &fit.v[k] : said;
+        }
+        if (fit.fits != rows[i].fits || (said != NULL) != (rows[i].says != NULL) ||
+            (said != NULL && strstr(said->text, rows[i].says) == NULL)) {
+            fail_msg("row %zu: fits %d: %s", i, fit.fits, said != NULL ? said->text : "-");
+        }
+        nt_topology_free(t);
+        nt_profile_free(p);
     }
 }
 
@@ -280,9 +336,9 @@ static void test_apply_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fit),         cmocka_unit_test(test_forced_by),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_apply),
-        cmocka_unit_test(test_apply_empty),
+        cmocka_unit_test(test_fit),       cmocka_unit_test(test_forced_by),
+        cmocka_unit_test(test_placement), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_apply),     cmocka_unit_test(test_apply_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

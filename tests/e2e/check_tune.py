@@ -401,13 +401,17 @@ def fake_until(p, check, fault, condition):
              "--modes", "eager", "--dtypes", "bf16", "--pairs", "8", "--effort", "quick", "--try",
              "NCCL_MIN_NCHANNELS=4", "--env", "FAKE_NCCL_SPEED=100"]
     words += ["--env", f"FAKE_NCCL_FAULT={fault}"] if fault else []
+    def newest():
+        return p.sql("SELECT coalesce(max(id), 0) FROM job")[0][0] if p.db.exists() and p.db.stat().st_size else 0
+
     for _ in range(4):
+        before = newest()  # jobs of the part so far: what is looked for may be in them, too
         job = p.start("tune", "--db", p.db, "--out", p.out, *words, env=env)
         seen = []
         while not seen and job.poll() is None:
             time.sleep(0.1)
-            number = p.sql("SELECT max(id) FROM job")[0][0] if p.db.exists() and p.db.stat().st_size else None
-            seen = condition(number) if number else []
+            number = newest()
+            seen = condition(number) if number > before else []
         if job.poll() is None:
             job.send_signal(signal.SIGINT)
         out, err = job.communicate(timeout=60)

@@ -227,20 +227,22 @@ static void test_losses(void **state)
 static void test_fit(void **state)
 {
     const struct {
-        const char *nccl, *driver, *gpu, *group, *health, *despite, *what;
+        const char *nccl, *driver, *gpu, *group, *health, *placement, *despite, *what;
         bool stops;
     } rows[] = {
-        {NULL, NULL, NULL, NULL, NULL, NULL, NULL, false},
-        {"2.29.1", NULL, NULL, NULL, NULL, NULL, "nccl", true},
-        {"2.29.1", NULL, NULL, NULL, NULL, "nccl", "nccl", false},
-        {NULL, "999.1", NULL, NULL, NULL, NULL, "driver", true},
-        {NULL, NULL, "Other GPU", NULL, NULL, "driver", "gpu", true},
-        {NULL, NULL, NULL, "0000", NULL, "gpu", "identity", true},
-        {NULL, NULL, NULL, NULL, "GPU 0: a narrow link", NULL, "health", true},
-        {NULL, NULL, NULL, NULL, "GPU 0: a narrow link", "health", "health", false},
+        {.what = NULL},
+        {.nccl = "2.29.1", .what = "nccl", .stops = true},
+        {.nccl = "2.29.1", .despite = "nccl", .what = "nccl"},
+        {.driver = "999.1", .what = "driver", .stops = true},
+        {.gpu = "Other GPU", .despite = "driver", .what = "gpu", .stops = true},
+        {.group = "0000", .despite = "gpu", .what = "identity", .stops = true},
+        {.health = "GPU 0: a narrow link", .what = "health", .stops = true},
+        {.health = "GPU 0: a narrow link", .despite = "health", .what = "health"},
+        {.what = "placement", .placement = "0a0b0c0d0e0f", .stops = true},
     };
     struct nt_profile *p = nt_sample_profile();
     (void)state;
+    p->placement = "1a1b1c1d1e1f";
     assert_int_equal(nt_profile_finish(p, NULL), 0);
     assert_true(p->identity.groups.n > 0);
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -253,6 +255,8 @@ static void test_fit(void **state)
                        rows[i].nccl != NULL ? rows[i].nccl : p->stack.nccl);
         (void)snprintf(f.driver, sizeof(f.driver), "%s",
                        rows[i].driver != NULL ? rows[i].driver : p->stack.driver);
+        (void)snprintf(f.placement, sizeof(f.placement), "%s",
+                       rows[i].placement != NULL ? rows[i].placement : p->placement);
         (void)snprintf(f.gpu, sizeof(f.gpu), "%s",
                        rows[i].gpu != NULL ? rows[i].gpu : p->stack.gpu);
         (void)json_object_set_new(f.groups, g->name,

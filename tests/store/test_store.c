@@ -58,6 +58,7 @@ static int keep_job(void *data, const struct nt_store_job *j, struct nt_err *err
 {
     (void)err;
     *(struct nt_store_job *)data = *j;
+    assert_true(j->host == 0 || strcmp(j->placement, "c1a55") == 0);
     assert_string_equal(j->spec, "{\"ranks\":4}");
     assert_int_equal(strlen(j->key), 32);
     return 0;
@@ -80,8 +81,8 @@ static void test_life_of_a_job(void **state)
     assert_int_equal(j.finished_ms, 0);
     OK(nt_store_put_host(s, &(struct nt_store_host){"a", ""}, &host, &e));
     OK(nt_store_job_claim(s, job, &e)); /* ours already: fine */
-    OK(nt_store_job_set_place(s, job, 0, host, 0, &e));
-    OK(nt_store_job_set_place(s, job, 0, 0, 0, &e)); /* keeps */
+    OK(nt_store_job_set_place(s, job, 0, host, 0, "c1a55", &e));
+    OK(nt_store_job_set_place(s, job, 0, 0, 0, NULL, &e)); /* keeps */
     OK(nt_store_checkpoint_stage(s, job, "race", 123, &e));
     OK(nt_store_job_list(s, keep_job, &j, &e));
     assert_int_equal(j.state, NT_JOB_RUNNING);

@@ -216,6 +216,19 @@ static int visible(const char *text, uint16_t *gpus, int max, int ngpus)
     return n;
 }
 
+/* Whichever GPUs it takes: all subsets of that size are alike, and of this class. */
+static bool any_will_do(const struct nt_topology *t, int n, const char *class)
+{
+    enum { SUBSETS_MAX = 10000 };
+    struct nt_placements all = {0};
+    bool same = nt_placements_cost(t, n) <= SUBSETS_MAX &&
+                nt_placements_find(t, n, &all, NULL) == 0 && all.n == 1 &&
+                strcmp(all.v[0].key, class) == 0;
+
+    nt_placements_done(&all);
+    return same;
+}
+
 static void fit_placement(const struct nt_profile *p, const struct nt_machine *m,
                           const struct nt_fit_opts *o, struct nt_fit *f)
 {
@@ -224,7 +237,8 @@ static void fit_placement(const struct nt_profile *p, const struct nt_machine *m
     uint16_t gpus[NT_MAX_GPUS];
     struct nt_placement here;
 
-    if (class[0] == '\0' || m->topology == NULL || want <= 0 || want > m->topology->ngpus) {
+    if (class[0] == '\0' || m->topology == NULL || want <= 0 || want > m->topology->ngpus ||
+        any_will_do(m->topology, want, class)) {
         return;
     }
     n = visible(nt_env_get(o->env, "CUDA_VISIBLE_DEVICES"), gpus, NT_MAX_GPUS, m->topology->ngpus);

@@ -126,6 +126,13 @@ void nt_check_fit(const struct nt_profile *p, const struct nt_facts *facts, cons
     fit_text(ret, despite, "nccl", "NCCL", p->stack.nccl, facts->nccl);
     fit_text(ret, despite, "driver", "driver", p->stack.driver, facts->driver);
     fit_text(ret, despite, "gpu", "GPU", p->stack.gpu, facts->gpu);
+    if (p->placement != NULL && strcmp(p->placement, facts->placement) != 0) {
+        differ(ret, "placement", true,
+               "made for %s%s, these are %s%s: name them by CUDA_VISIBLE_DEVICES",
+               p->placement[0] != '\0' ? "GPUs of placement class " : "all GPUs of a machine",
+               p->placement, facts->placement[0] != '\0' ? "of class " : "all of this one",
+               facts->placement);
+    }
     for (size_t i = 0; i < p->site.n; i++) {
         if (!has_word(site, p->site.v[i].name, p->site.v[i].value)) {
             differ(ret, "site", false, "made under %s=%.100s, which is not in force here",
@@ -140,6 +147,9 @@ static int refuse(const struct nt_check_outcome *o, struct nt_err *err)
         const struct nt_check_differs *d = &o->differs[i];
         if (d->stops && strcmp(d->what, "identity") == 0) {
             return nt_fail(err, NT_E_MISSING, 0, "%.240s; tune this machine anew", d->text);
+        }
+        if (d->stops && strcmp(d->what, "placement") == 0) {
+            return nt_fail(err, NT_E_MISSING, 0, "%.240s", d->text);
         }
         if (d->stops) {
             return nt_fail(err, NT_E_MISSING, 0,

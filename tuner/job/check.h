@@ -38,7 +38,8 @@ struct nt_check_config {
 extern const char *const nt_check_despite[];
 
 struct nt_check_differs {
-    const char *what; /* a name of nt_check_despite, "identity", "site", or "note" */
+    const char *what; /* a name of nt_check_despite, "identity", "placement", "site", or
+                         "note" */
     bool stops;
     char text[240];
 };

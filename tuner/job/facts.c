@@ -40,27 +40,58 @@ static void driver_text(const struct nt_hello *hello, bool replay, char *out, si
     nt_buf_done(&b);
 }
 
-/* Healthy or not is asked of the machine itself where it can be; NCCL's dump knows less. */
-static void take_health(struct nt_facts *f, const struct nt_topology *dump, bool replay)
+static void take_health(struct nt_facts *f, const struct nt_topology *t)
 {
-    struct nt_topology *live = NULL;
-    const struct nt_topology *t = dump;
-
-    if (!replay && nt_topology_read_live(&(struct nt_live_opts){0}, &live, NULL) == 0) {
-        t = live;
-    }
     f->health = json_array();
     for (int i = 0; f->health != NULL && i < t->nfindings; i++) {
         if (t->findings[i].unhealthy) {
             (void)json_array_append_new(f->health, json_string(t->findings[i].text));
         }
     }
-    nt_topology_free(live);
 }
 
-static int take_topology(struct nt_facts *f, const char *xml, bool replay, struct nt_err *err)
+static void take_identity(struct nt_facts *f, const struct nt_identity *id)
 {
-    struct nt_topology *t = NULL;
+    (void)snprintf(f->identity, sizeof(f->identity), "%s", id->name);
+    (void)nt_group_mask_text(id->known, f->mask, sizeof(f->mask));
+    json_decref(f->groups);
+    f->groups = json_object();
+    for (int g = 0; f->groups != NULL && g < NT_GROUP_COUNT; g++) {
+        if ((id->known & (1U << g)) != 0) {
+            (void)json_object_set_new(f->groups, nt_group_names[g], json_string(id->group[g]));
+        }
+    }
+}
+
+void nt_facts_place(struct nt_facts *f, const struct nt_topology *machine,
+                    const struct nt_hello *hello, unsigned world)
+{
+    bool taken[NT_MAX_GPUS] = {false};
+    uint16_t gpus[NT_MAX_GPUS];
+    struct nt_placement here;
+
+    if (world == 0 || world >= (unsigned)machine->ngpus) {
+        return;
+    }
+    for (unsigned r = 0; r < world; r++) {
+        int g = nt_topology_gpu_at(machine, hello[r].gpu_pci);
+        if (g < 0 || taken[g] || strcmp(hello[r].host, hello[0].host) != 0) {
+            return;
+        }
+        taken[g] = true;
+        gpus[r] = (uint16_t)g;
+    }
+    if (nt_placement_of(machine, gpus, (int)world, &here, NULL) == 0) {
+        (void)snprintf(f->placement, sizeof(f->placement), "%s", here.key);
+        take_identity(f, &machine->identity);
+    }
+}
+
+static int take_topology(struct nt_facts *f, const char *xml, const struct nt_hello *hello,
+                         unsigned world, struct nt_err *err)
+{
+    bool replay = strcmp(hello[0].rig, "nccl") != 0;
+    struct nt_topology *t = NULL, *live = NULL;
 
     f->topology_xml = strdup(xml);
     if (f->topology_xml == NULL) {
@@ -71,16 +102,12 @@ static int take_topology(struct nt_facts *f, const char *xml, bool replay, struc
                        "unknown"); /* a dump we cannot read is no reason to stop */
         return 0;
     }
-    (void)snprintf(f->identity, sizeof(f->identity), "%s", t->identity.name);
-    (void)nt_group_mask_text(t->identity.known, f->mask, sizeof(f->mask));
-    f->groups = json_object();
-    for (int g = 0; f->groups != NULL && g < NT_GROUP_COUNT; g++) {
-        if ((t->identity.known & (1U << g)) != 0) {
-            (void)json_object_set_new(f->groups, nt_group_names[g],
-                                      json_string(t->identity.group[g]));
-        }
+    take_identity(f, &t->identity);
+    if (!replay && nt_topology_read_live(&(struct nt_live_opts){0}, &live, NULL) == 0) {
+        nt_facts_place(f, live, hello, world);
     }
-    take_health(f, t, replay);
+    take_health(f, live != NULL ? live : t); /* the machine itself knows more than NCCL's dump */
+    nt_topology_free(live);
     nt_topology_free(t);
     return 0;
 }
@@ -110,7 +137,7 @@ int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct
     }
     f->known = true;
     return ready[0].topology_xml != NULL && ready[0].topology_xml[0] != '\0'
-               ? take_topology(f, ready[0].topology_xml, strcmp(hello[0].rig, "nccl") != 0, err)
+               ? take_topology(f, ready[0].topology_xml, hello, world, err)
                : 0;
 }
 
@@ -121,18 +148,22 @@ int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct
 static const struct {
     const char *name;
     size_t offset, size;
-} members[] = {MEMBER(host),      MEMBER(gpu),  MEMBER(nccl),   MEMBER(nccl_sha256),
-               MEMBER(nccl_file), MEMBER(cuda), MEMBER(driver), MEMBER(rig),
-               MEMBER(identity),  MEMBER(mask), MEMBER(text)};
+} members[] = {MEMBER(host),      MEMBER(gpu),  MEMBER(nccl),      MEMBER(nccl_sha256),
+               MEMBER(nccl_file), MEMBER(cuda), MEMBER(driver),    MEMBER(rig),
+               MEMBER(identity),  MEMBER(mask), MEMBER(placement), MEMBER(text)};
 
 int nt_facts_same(const struct nt_facts *was, const struct nt_facts *is, struct nt_err *err)
 {
     const struct {
         const char *what, *was, *is;
     } rows[] = {
-        {"GPU", was->gpu, is->gpu},    {"NCCL", was->nccl, is->nccl},
-        {"CUDA", was->cuda, is->cuda}, {"driver", was->driver, is->driver},
-        {"rig", was->rig, is->rig},    {"identity", was->identity, is->identity},
+        {"GPU", was->gpu, is->gpu},
+        {"NCCL", was->nccl, is->nccl},
+        {"CUDA", was->cuda, is->cuda},
+        {"driver", was->driver, is->driver},
+        {"rig", was->rig, is->rig},
+        {"identity", was->identity, is->identity},
+        {"GPUs of placement class", was->placement, is->placement},
     };
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

@@ -89,7 +89,7 @@ static struct nt_profile *new_profile(const struct nt_spec *spec, const struct n
     p->rig = nt_spec_told_rig(spec);
     p->ranks = spec->ranks;
     p->nodes = spec->nodes;
-    p->placement = "";
+    p->placement = nt_profile_text(p, facts->placement);
     add_assigns(p, &p->site, spec->fixed);
     fill_machine(p, facts);
     return p;

@@ -217,7 +217,9 @@ static int store_facts(struct run *r, struct nt_err *err)
                                                                .site = r->spec.fixed},
                                       &stack, err)
                  : rc;
-    rc = rc == 0 ? nt_store_job_set_place(st, r->job, topology, host, stack, err) : rc;
+    rc = rc == 0
+             ? nt_store_job_set_place(st, r->job, topology, host, stack, r->facts.placement, err)
+             : rc;
     rc = rc == 0 ? nt_store_add_event(st, r->job, "facts", nt_buf_str(&text), err) : rc;
     json_decref(o);
     nt_buf_done(&text);

@@ -47,7 +47,8 @@ static const char *const sql[NT_SQL_COUNT] = {
                         " WHERE id = ?1",
     [NT_SQL_JOB_STATE] = "UPDATE job SET state = ?2, finished_ms = ?3 WHERE id = ?1",
     [NT_SQL_JOB_PLACE] = "UPDATE job SET topology_id = coalesce(?2, topology_id),"
-                         " host_id = coalesce(?3, host_id), stack_id = coalesce(?4, stack_id)"
+                         " host_id = coalesce(?3, host_id), stack_id = coalesce(?4, stack_id),"
+                         " placement = coalesce(?5, placement)"
                          " WHERE id = ?1",
     [NT_SQL_JOB_STAGE] = "UPDATE job SET stage = ?2, device_ns = ?3 WHERE id = ?1",
     [NT_SQL_ADD_STEP] = "INSERT INTO step (job_id, seq, kind) VALUES (?1, ?2, ?3)",

@@ -162,9 +162,10 @@ int nt_store_job_set_state(struct nt_store *s, int64_t job, enum nt_job_state st
 }
 
 int nt_store_job_set_place(struct nt_store *s, int64_t job, int64_t topology, int64_t host,
-                           int64_t stack, struct nt_err *err)
+                           int64_t stack, const char *placement, struct nt_err *err)
 {
-    const struct nt_value v[] = {nt_v_int(job), nt_v_id(topology), nt_v_id(host), nt_v_id(stack)};
+    const struct nt_value v[] = {nt_v_int(job), nt_v_id(topology), nt_v_id(host), nt_v_id(stack),
+                                 placement != NULL ? nt_v_text(placement) : nt_v_null()};
     return update(s, NT_SQL_JOB_PLACE, job, v, NT_COUNT(v), err);
 }
 

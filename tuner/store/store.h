@@ -130,9 +130,10 @@ NT_MUST_CHECK int nt_store_job_release(struct nt_store *s, int64_t job, struct n
 /* finished_ms is set with done and failed, and cleared with others. */
 NT_MUST_CHECK int nt_store_job_set_state(struct nt_store *s, int64_t job, enum nt_job_state state,
                                          struct nt_err *err);
-/* What preflight learned. 0 keeps what is there. */
+/* What preflight learned. 0 and NULL keep what is there. */
 NT_MUST_CHECK int nt_store_job_set_place(struct nt_store *s, int64_t job, int64_t topology,
-                                         int64_t host, int64_t stack, struct nt_err *err);
+                                         int64_t host, int64_t stack, const char *placement,
+                                         struct nt_err *err);
 /* Enters a stage; everything committed up to here survives a power cut (fsync: some ms). */
 NT_MUST_CHECK int nt_store_checkpoint_stage(struct nt_store *s, int64_t job, const char *stage,
                                             uint64_t device_ns, struct nt_err *err);

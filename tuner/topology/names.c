@@ -108,6 +108,21 @@ static bool devs_unique(const struct nt_topology *t)
     return true;
 }
 
+int nt_topology_gpu_at(const struct nt_topology *t, const char *busid)
+{
+    uint64_t bus;
+
+    if (!nt_parse_bus(busid, &bus)) {
+        return -1;
+    }
+    for (int g = 0; g < t->ngpus; g++) {
+        if (t->gpus[g].pci >= 0 && t->pcis[t->gpus[g].pci].bus == bus) {
+            return g;
+        }
+    }
+    return -1;
+}
+
 char *nt_gpu_label(const struct nt_topology *t, int gpu, char *out, size_t size)
 {
     (void)snprintf(out, size, "GPU%d", devs_unique(t) ? t->gpus[gpu].dev : gpu);

@@ -230,6 +230,10 @@ NT_MUST_CHECK int nt_topology_read_file(const char *path, struct nt_topology **r
                                         struct nt_err *err);
 void nt_topology_free(struct nt_topology *t);
 
+/* Index of the GPU at a PCI bus id ("0000:1b:00.0", any case, domain of four or eight digits), -1:
+ * none. */
+int nt_topology_gpu_at(const struct nt_topology *t, const char *busid);
+
 /* What people call it: "GPU3", with the number the machine gives it where that is unique, else the
  * index; "NIC0 (mlx5_0)". Return out. */
 char *nt_gpu_label(const struct nt_topology *t, int gpu, char *out, size_t size);

@@ -1,0 +1,98 @@
+/* What is known of a machine after the first gang. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/topology/support.h"
+#include "tuner/job/facts.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static void rank_on(struct nt_hello *h, const struct nt_topology *t, int gpu, const char *host)
+{
+    *h = (struct nt_hello){.world = 1};
+    (void)snprintf(h->host, sizeof(h->host), "%s", host);
+    if (gpu >= 0) { /* as CUDA writes it */
+        uint64_t b = t->pcis[t->gpus[gpu].pci].bus;
+        (void)snprintf(h->gpu_pci, sizeof(h->gpu_pci), "%08X:%02X:%02X.0", (unsigned)(b >> 20),
+                       (unsigned)(b >> 12 & 0xff), (unsigned)(b >> 4 & 0xff));
+    }
+}
+
+/* NCCL's dump shows the GPUs of the communicator only: a profile made on two of eight would be of a
+ * machine that nobody has. */
+static void test_part_of_a_machine(void **state)
+{
+    static const struct {
+        const char *machine;
+        int gpus[8];
+        unsigned world;
+        const char *second_host;
+        bool placed;
+    } rows[] = {
+        {"nvswitch8.xml", {0, 1}, 2, "a", true},
+        {"nvswitch8.xml", {7, 2, 5, 0}, 4, "a", true},
+        {"nvswitch8.xml", {0, 1, 2, 3, 4, 5, 6, 7}, 8, "a", false}, /* all of them */
+        {"nvswitch8.xml", {3, 3}, 2, "a", false},                   /* several on one */
+        {"nvswitch8.xml", {0, -1}, 2, "a", false},                  /* not to be found */
+        {"nvswitch8.xml", {0, 1}, 2, "b", false},                   /* of two machines */
+        {"pcie4.xml", {1, 2}, 2, "a", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_topology *t = read_data(rows[i].machine);
+        struct nt_facts f = {.known = true, .identity = "of the part", .mask = "gpus"};
+        struct nt_hello hello[8];
+        struct nt_placement want;
+        uint16_t gpus[8];
+        struct nt_err err = {0};
+
+        for (unsigned r = 0; r < rows[i].world; r++) {
+            rank_on(&hello[r], t, rows[i].gpus[r], r == 1 ? rows[i].second_host : "a");
+            gpus[r] = (uint16_t)rows[i].gpus[r];
+        }
+        f.groups = json_pack("{s:s}", "gpus", "of the part");
+        nt_facts_place(&f, t, hello, rows[i].world);
+        if (!rows[i].placed) {
+            assert_string_equal(f.identity, "of the part");
+            assert_string_equal(f.placement, "");
+        } else {
+            struct nt_facts other = f;
+            assert_string_equal(f.identity, t->identity.name);
+            assert_string_equal(json_string_value(json_object_get(f.groups, "paths")),
+                                t->identity.group[NT_G_PATHS]);
+            assert_int_equal(nt_placement_of(t, gpus, (int)rows[i].world, &want, NULL), 0);
+            assert_string_equal(f.placement, want.key);
+            other.placement[0] ^= 1; /* a job goes on where it began */
+            assert_int_equal(nt_facts_same(&f, &f, &err), 0);
+            assert_int_equal(nt_facts_same(&f, &other, &err), -NT_E_MISSING);
+            assert_non_null(strstr(err.msg, "placement class"));
+        }
+        nt_facts_done(&f);
+        nt_topology_free(t);
+    }
+}
+
+static void test_placement_is_kept(void **state)
+{
+    struct nt_facts f = {.known = true, .placement = "0a0b0c0d0e0f"}, back;
+    json_t *o = nt_facts_json(&f);
+    (void)state;
+    assert_int_equal(nt_facts_from_json(o, &back, NULL), 0);
+    assert_string_equal(back.placement, f.placement);
+    nt_facts_done(&back);
+    json_decref(o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_part_of_a_machine),
+        cmocka_unit_test(test_placement_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
