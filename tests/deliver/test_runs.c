@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tuner/base/json.h"
 #include "tuner/deliver/library.h"
@@ -227,14 +229,56 @@ static void test_library_version(void **state)
     }
 }
 
+/* Several at a time: each says "done", so each must be kept. */
+static void test_notes_together(void **state)
+{
+    enum { WRITERS = 6, EACH = 8 };
+    char folder[] = "/tmp/nt-runs-XXXXXX", path[64];
+    json_t *m = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    (void)setenv("XDG_STATE_HOME", folder, 1);
+    m = json_pack("{s:s, s:i, s:s, s:{}}", "format", NT_RUN_FORMAT, "version", 1, "id", "r1",
+                  "notes");
+    assert_int_equal(nt_manifest_save(m, NULL), 0);
+    json_decref(m);
+    for (int w = 0; w < WRITERS; w++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        for (int i = 0; child == 0 && i < EACH; i++) {
+            char word[32], *words[] = {word};
+            (void)snprintf(word, sizeof(word), "n%d.%d=1", w, i);
+            if (nt_manifest_annotate("last", words, 1, &m, NULL) != 0) {
+                _exit(1);
+            }
+            json_decref(m);
+        }
+        if (child == 0) {
+            _exit(0);
+        }
+    }
+    for (int w = 0; w < WRITERS; w++) {
+        int status = -1;
+        assert_true(wait(&status) > 0 && status == 0);
+    }
+    assert_int_equal(nt_manifest_load("r1", &m, NULL), 0);
+    assert_int_equal(json_object_size(json_object_get(m, "notes")), WRITERS * EACH);
+    json_decref(m);
+    nt_manifest_drop("r1");
+    for (const char *const *p = (const char *const[]){"/nccltune/runs", "/nccltune", "", NULL};
+         *p != NULL; p++) {
+        (void)snprintf(path, sizeof(path), "%s%s", folder, *p);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_diff),
-        cmocka_unit_test(test_another_machine),
-        cmocka_unit_test(test_notes),
-        cmocka_unit_test(test_no_secrets),
-        cmocka_unit_test(test_library_version),
+        cmocka_unit_test(test_diff),       cmocka_unit_test(test_another_machine),
+        cmocka_unit_test(test_notes),      cmocka_unit_test(test_notes_together),
+        cmocka_unit_test(test_no_secrets), cmocka_unit_test(test_library_version),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

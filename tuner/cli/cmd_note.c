@@ -8,15 +8,9 @@
 static int run_note(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     json_t *m = NULL;
-    int rc = nt_manifest_load(args[0], &m, err);
+    int rc = nt_manifest_annotate(args[0], args + 1, nargs - 1, &m, err);
     (void)opts;
 
-    for (unsigned i = 1; i < nargs && rc == 0; i++) {
-        rc = nt_manifest_note(m, args[i], err);
-    }
-    if (rc == 0) { /* to where its id says, wherever it was read from */
-        rc = nt_manifest_save(m, err);
-    }
     if (rc == 0) {
         (void)printf("run %s:", json_string_value(json_object_get(m, "id")));
         for (unsigned i = 1; i < nargs; i++) {

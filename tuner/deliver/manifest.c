@@ -1,16 +1,20 @@
 #include "tuner/deliver/manifest.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/deliver/safe.h"
 
-enum { MAX_MANIFEST = 4 << 20 };
+enum { MAX_MANIFEST = 4 << 20, LOCK_MS = 10000 };
 
 static const char *const kept_prefixes[] = {
     "NCCL", "TORCH_", "SGLANG_", "VLLM_", "CUDA_",   "UCX_",        "NVSHMEM_", "MSCCLPP_",
@@ -221,5 +225,52 @@ int nt_manifest_note(json_t *m, const char *assignment, struct nt_err *err)
     if (value == NULL || json_object_set_new(notes, name, value) != 0) {
         return nt_fail(err, NT_E_INVAL, 0, "'%.80s': not text", assignment);
     }
+    return 0;
+}
+
+/* Of the folder, since a save puts another file in the place of the old one. -1 where the file
+ * system knows no locks: then there is none. */
+static int lock_runs(int *ret_lock, struct nt_err *err)
+{
+    const struct timespec wait = {.tv_nsec = 10000000};
+    char folder[PATH_MAX];
+    int rc = nt_state_folder("runs", folder, sizeof(folder), err);
+    int fd = rc == 0 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+
+    for (int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += 10) {
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            (void)close(fd);
+            fd = -1;
+        } else if (ms >= LOCK_MS) {
+            (void)close(fd);
+            return nt_fail(err, NT_E_IO, 0, "another note holds %.300s; let it finish", folder);
+        } else {
+            (void)nanosleep(&wait, NULL);
+        }
+    }
+    *ret_lock = fd;
+    return rc;
+}
+
+int nt_manifest_annotate(const char *name, char *const *assignments, unsigned n, json_t **ret,
+                         struct nt_err *err)
+{
+    json_t *m = NULL;
+    int lock = -1;
+    int rc = lock_runs(&lock, err);
+
+    rc = rc == 0 ? nt_manifest_load(name, &m, err) : rc;
+    for (unsigned i = 0; i < n && rc == 0; i++) {
+        rc = nt_manifest_note(m, assignments[i], err);
+    }
+    rc = rc == 0 ? nt_manifest_save(m, err) : rc;
+    if (lock >= 0) {
+        (void)close(lock);
+    }
+    if (rc != 0) {
+        json_decref(m);
+        return rc;
+    }
+    *ret = m;
     return 0;
 }

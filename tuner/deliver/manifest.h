@@ -29,3 +29,7 @@ NT_MUST_CHECK int nt_manifest_load(const char *name, json_t **ret, struct nt_err
 void nt_manifest_drop(const char *id);
 /* "tok/s=82.2": a number where it is one, else text. Replaces a note of that name. */
 NT_MUST_CHECK int nt_manifest_note(json_t *m, const char *assignment, struct nt_err *err);
+/* Loads a run, notes all of the list and saves it, where its id says; other calls of this wait, so
+ * that nobody's notes are lost. The caller owns *ret. */
+NT_MUST_CHECK int nt_manifest_annotate(const char *name, char *const *assignments, unsigned n,
+                                       json_t **ret, struct nt_err *err);
