@@ -241,6 +241,7 @@ static void backup_breaks_off(struct nt_store *s, const char *folder)
         OK(nt_store_add_event(s, 0, "k", "some words that make it longer", &e));
     }
     FAILS(nt_store_backup(s, path, &stop, &e), NT_E_INTERRUPTED, "there is no backup");
+    FAILS(nt_store_backup(s, "/nowhere/c.db", NULL, &e), NT_E_IO, "create /nowhere/c.db");
     assert_int_equal(entries_of(folder), n);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
     little = (struct rlimit){.rlim_cur = 8192, .rlim_max = was.rlim_max};

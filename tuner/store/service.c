@@ -470,12 +470,20 @@ static int copy_to(struct nt_store *s, const char *path, const volatile sig_atom
     if (uri == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "backup to %s", path);
     }
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644); /* SQLite's reason is another */
+    if (fd < 0) {
+        sqlite3_free(uri);
+        return nt_fail(err, NT_E_IO, errno, "create %s", path);
+    }
+    (void)close(fd);
     if (stop != NULL) {
         sqlite3_progress_handler(s->db, STOP_EACH, is_stopped, (void *)(uintptr_t)stop);
     }
     rc = ask(s, "VACUUM INTO ?1", v, NT_COUNT(v), &st, err);
     if (rc == 0 && sqlite3_step(st) != SQLITE_DONE) {
-        rc = nt_db_fail(s, err, "backup");
+        rc = sqlite3_errcode(s->db) == SQLITE_FULL /* not the database that is read */
+                 ? nt_fail(err, NT_E_IO, ENOSPC, "write %s", path)
+                 : nt_db_fail(s, err, "backup");
     }
     if (stop != NULL && *stop != 0) {
         rc = nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; there is no backup");
