@@ -7,6 +7,7 @@
 #include "tuner/job/drive.h"
 #include "tuner/job/record.h"
 #include "tuner/job/workdir.h"
+#include "tuner/launch/loop.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -320,9 +321,10 @@ static int drive(struct rec *r, const char *probe, const char *dir, struct nt_er
                                       .env = nt_env_list(&r->env),
                                       .max_bytes = r->spec.sizes[r->spec.nsizes - 1]};
     static const int signums[2] = {SIGINT, SIGTERM};
+    int rc = nt_loop_open(&r->loop, NT_LOOP_GANGS(r->spec.ranks), err);
 
-    if (uv_loop_init(&r->loop) != 0) {
-        return nt_fail(err, NT_E_MISSING, 0, "no event loop could be made");
+    if (rc != 0) {
+        return rc;
     }
     for (size_t i = 0; i < 2; i++) {
         if (uv_signal_init(&r->loop, &r->signals[i]) != 0) { /* only the first makes a pipe */

@@ -2,6 +2,7 @@
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
 #include "tuner/job/workdir.h"
+#include "tuner/launch/loop.h"
 
 #include <math.h>
 #include <signal.h>
@@ -246,10 +247,10 @@ static void on_signal(uv_signal_t *h, int signum)
 static int open_loop(struct check *c, struct nt_err *err)
 {
     static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
-    int rc = uv_loop_init(&c->loop);
+    int rc = nt_loop_open(&c->loop, NT_LOOP_GANGS(c->c->profile->ranks), err);
 
     if (rc != 0) {
-        return nt_fail(err, NT_E_MISSING, -rc, "no event loop could be made");
+        return rc;
     }
     for (size_t i = 0; i < 3; i++) {
         rc = uv_signal_init(&c->loop, &c->signals[i]);

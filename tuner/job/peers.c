@@ -7,6 +7,7 @@
 
 #include "tuner/base/buf.h"
 #include "tuner/base/json.h"
+#include "tuner/launch/loop.h"
 
 struct ask {
     uv_process_t process;
@@ -84,7 +85,7 @@ void nt_peers_ask(const char *program, const char *const *env, uint32_t most_ms,
     uv_loop_t loop;
 
     *ret = NULL;
-    if (uv_loop_init(&loop) != 0) {
+    if (nt_loop_open(&loop, 0, NULL) != 0) {
         return;
     }
     nt_buf_init(&a.text, 1 << 20);

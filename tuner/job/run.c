@@ -6,6 +6,7 @@
 #include "tuner/job/peers.h"
 #include "tuner/job/publish.h"
 #include "tuner/job/workdir.h"
+#include "tuner/launch/loop.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -580,10 +581,10 @@ static void on_end(void *data, int rc, const struct nt_err *err)
 static int open_loop(struct run *r, struct nt_err *err)
 {
     static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
-    int rc = uv_loop_init(&r->loop);
+    int rc = nt_loop_open(&r->loop, NT_LOOP_GANGS(r->spec.ranks), err);
 
     if (rc != 0) {
-        return nt_fail(err, NT_E_MISSING, -rc, "no event loop could be made");
+        return rc;
     }
     for (size_t i = 0; i < 3; i++) {
         rc = uv_signal_init(&r->loop, &r->signals[i]);

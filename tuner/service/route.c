@@ -244,7 +244,7 @@ int nt_reply_body(const struct nt_exchange *x, const char *const *known, json_t 
     if (rc == 0 && !json_is_object(o)) {
         rc = nt_fail(err, NT_E_INVAL, 0, "the body is no JSON object");
     }
-    rc = rc == 0 ? nt_json_only(o, "the body", known, err) : rc;
+    rc = rc == 0 ? nt_json_only(o, "member", known, err) : rc;
     if (rc == 0) {
         *ret = o;
         return 0;

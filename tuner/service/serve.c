@@ -3,6 +3,7 @@
 #include "tuner/base/hash.h"
 #include "tuner/base/json.h"
 #include "tuner/base/log.h"
+#include "tuner/launch/loop.h"
 #include "tuner/service/assets.h"
 #include "tuner/service/service_i.h"
 
@@ -738,9 +739,7 @@ int nt_service_run(const struct nt_service_options *o, struct nt_err *err)
         rc = nt_access_read(&s->access, s->c->tokens, err);
     }
     s->access.others = (enum nt_role)nt_vocab_find(nt_role_names, "", s->c->others, NULL);
-    if (rc == 0 && uv_loop_init(&s->loop) != 0) {
-        rc = nt_fail(err, NT_E_MISSING, 0, "no event loop could be made");
-    }
+    rc = rc == 0 ? nt_loop_open(&s->loop, 0, err) : rc;
     if (rc == 0) {
         nt_events_init(&s->events, s->started_ms);
         rc = open_all(s, err);
