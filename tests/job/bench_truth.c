@@ -81,6 +81,23 @@ static void print_gaps(const char *what, const struct truth_gaps *g)
                  100 * g->sum_difference / n, 100 * g->sum_width / n, g->unknown);
 }
 
+/* A job ends as too noisy by chance, on a machine that is not, in one of 200 (alpha). So many of n
+ * that more come in one of 100 series would not be chance. */
+static bool print_noisy(const struct truth_sum *s, json_t *out)
+{
+    static const double rate = 0.005, surprise = 0.01;
+    double of_n = pow(1 - rate, s->jobs), fewer = 0; /* chance of k; of fewer than noisy */
+
+    for (unsigned k = 0; k < s->noisy; k++) {
+        fewer += of_n;
+        of_n *= (double)(s->jobs - k) / (k + 1) * rate / (1 - rate);
+    }
+    (void)printf("  %-34s %u of %u jobs%s\n", "no profile: too noisy", s->noisy, s->jobs,
+                 1 - fewer < surprise ? ", OUT OF BOUNDS" : "");
+    (void)json_object_set_new(out, "too_noisy", json_integer(s->noisy));
+    return 1 - fewer >= surprise;
+}
+
 static bool print_null(const struct truth_sum *s, json_t *out)
 {
     (void)printf("  %-34s %u of %u jobs\n", "empty profiles", s->empty, s->jobs);
@@ -149,6 +166,7 @@ static int judge(const struct args *a, const char *name, const struct nt_recordi
     struct truth_gaps disagreement = {0};
     uint64_t grid_ns = 0;
     unsigned tuples = 0;
+    bool quiet;
     int rc = 0, effort = nt_vocab_find(nt_effort_names, "effort", a->effort, err);
 
     c.effort = (enum nt_effort)effort;
@@ -164,8 +182,10 @@ static int judge(const struct args *a, const char *name, const struct nt_recordi
     (void)json_object_update_new(out, json_pack("{s:s,s:i,s:b,s:s}", "recording", name, "jobs",
                                                 (int)sum.jobs, "null", (int)a->null, "effort",
                                                 a->effort));
-    return a->null ? print_null(&sum, out)
-                   : print_sum(&sum, &c, &disagreement, grid_ns, tuples, out);
+    quiet = print_noisy(&sum, out);
+    return (a->null ? print_null(&sum, out)
+                    : print_sum(&sum, &c, &disagreement, grid_ns, tuples, out)) &&
+           quiet;
 }
 
 static int run(const struct args *a, unsigned n, char **names, struct nt_err *err)

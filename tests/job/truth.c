@@ -619,7 +619,15 @@ int truth_job(const struct truth_config *c, uint64_t seed, struct truth_sum *sum
 
     rc = rc == 0 ? nt_plan_new(&spec, &plan, err) : rc;
     rc = rc == 0 ? play(&p, plan, &sum->steps, err) : rc;
-    if (rc == 0) {
+    if (rc == -NT_E_NOISY) {
+        sum->jobs++;
+        sum->noisy++;
+        sum->empty++;
+        if (c->verbose) {
+            (void)fprintf(stderr, "seed %llu: %s\n", (unsigned long long)seed, err->msg);
+        }
+        rc = 0;
+    } else if (rc == 0) {
         const struct nt_plan_result *r = nt_plan_result(plan);
         sum->jobs++;
         sum->empty += !r->table_present && !r->static_present;

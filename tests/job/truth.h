@@ -38,7 +38,9 @@ struct truth_gaps {
 };
 
 struct truth_sum {
-    unsigned jobs, empty;
+    unsigned jobs;
+    unsigned noisy;                      /* ended as too noisy, without a profile */
+    unsigned empty;                      /* nothing published; the noisy ones too */
     unsigned rows, claims, false_claims; /* claims: published classes whose gain is proved */
     unsigned thin_claims;           /* seem false, by fewer than TRUTH_JUDGES gangs: cannot tell */
     unsigned published, slower;     /* slower: told to be by the odd gangs, beyond the guard */
@@ -52,7 +54,7 @@ struct truth_sum {
     struct truth_gaps chosen;
 };
 
-/* Plays one job and adds what came of it. */
+/* Plays one job and adds what came of it. That it ends as too noisy is no error. */
 NT_MUST_CHECK int truth_job(const struct truth_config *c, uint64_t seed, struct truth_sum *sum,
                             struct nt_err *err);
 /* The best of each case by the odd gangs of one recording, judged by the other: what no search can

@@ -36,6 +36,28 @@ static void test_order_statistics(void **state)
     near(nt_sd(one, 1), 0, 0, "sd of one");
 }
 
+static void test_chi_square(void **state)
+{
+    static const struct {
+        double p, df, x;
+    } rows[] = {
+        {0.95, 1, 3.841458820694},    {0.995, 2, 10.596634733096}, {0.99, 7, 18.475306906582},
+        {0.999, 11, 31.264133620240}, {0.05, 10, 3.940299136076},  {0.5, 100, 99.334129235989},
+        {0.9999, 7, 29.877503910922},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        near(nt_chi_square_quantile(rows[i].p, rows[i].df), rows[i].x, 1e-8 * rows[i].x,
+             "quantile");
+        near(nt_chi_square_cdf(rows[i].x, rows[i].df), rows[i].p, 1e-9, "cdf");
+    }
+    assert_true(isnan(nt_chi_square_quantile(0.9, 0.0)));
+    near(nt_chi_square_cdf(0, 3), 0, 0, "nothing is below 0");
+    /* 8 values: sqrt(7 / 18.475) at 1 % */
+    near(nt_sd_at_least(2.0, 8, 0.01), 2.0 * 0.615535, 1e-5, "an sd is at least");
+    near(nt_sd_at_least(2.0, 1, 0.01), 0, 0, "of one value nothing is known");
+}
+
 static void test_quantiles_of_distributions(void **state)
 {
     static const struct {
@@ -214,6 +236,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_statistics),
         cmocka_unit_test(test_quantiles_of_distributions),
+        cmocka_unit_test(test_chi_square),
         cmocka_unit_test(test_estimate),
         cmocka_unit_test(test_intervals_cover),
         cmocka_unit_test(test_power_is_what_happens),

@@ -163,7 +163,7 @@ struct nt_setting_score {
     uint8_t status;
 };
 struct nt_plan_result {
-    bool too_noisy; /* not even a 25 % gain could be told in most classes */
+    bool too_noisy; /* for sure, not even a 60 % gain could be told in most classes */
     char table_vars[NT_SETTING_LEN], static_vars[NT_SETTING_LEN]; /* as confirmed; "" = none */
     bool table_present, static_present;                           /* something is published */
     char withdrawn[NT_SETTING_LEN + 100]; /* variables that a first round's table had, and why not

@@ -42,12 +42,17 @@ uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns)
     return n;
 }
 
-double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m)
+double confirm_sd_of(const struct nt_plan *p, uint32_t point, enum nt_mode m, double gang_sd)
 {
-    double block = p->points[point].pre[m].noise.block_sd, gang = p->points[point].pre[m].gang_sd;
+    double block = p->points[point].pre[m].noise.block_sd;
     uint32_t blocks = confirm_blocks(CHECK_CLASS, m, plan_default_ns(p, point, m));
 
-    return sqrt(2 * (block * block / blocks + gang * gang));
+    return sqrt(2 * (block * block / blocks + gang_sd * gang_sd));
+}
+
+double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m)
+{
+    return confirm_sd_of(p, point, m, p->points[point].pre[m].gang_sd);
 }
 
 /* What an arm's blocks at one point of a pair take. */

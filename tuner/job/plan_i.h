@@ -345,6 +345,8 @@ void confirm_start_pair(struct nt_plan *p, enum nt_arm *arms, size_t n, uint32_t
                         void (*push)(struct nt_plan *p, uint32_t index, size_t live, uint32_t rep));
 /* sd of log(tuned / default) of one pair, as the preflight saw the noise */
 double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m);
+/* … and as it were if gangs differed by so much. */
+double confirm_sd_of(const struct nt_plan *p, uint32_t point, enum nt_mode m, double gang_sd);
 void confirm_free(struct nt_plan *p);
 bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);
 bool confirm_by_tuple(const char *vars);

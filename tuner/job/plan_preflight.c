@@ -4,6 +4,10 @@
 #include <math.h>
 
 enum { NOISE_BLOCKS = 2, WARM_MOST = 12 };
+/* Gangs that say that a machine is too noisy: three of which one was disturbed say so too. */
+enum { SURE_GANGS = 8 };
+/* A class in which only a larger gain than this could be told cannot be tuned. */
+static const double LEAST_TOLD = 1.6;
 static const double WARM_WITHIN = 0.03; /* log units between the last three blocks */
 
 static uint32_t gangs_wanted(const struct nt_plan *p)
@@ -97,10 +101,18 @@ static uint64_t reserve_ns(const struct nt_plan *p)
     return budget == 0 || all < room ? all : room > least ? room : least;
 }
 
-/* Also what the confirm can detect: a tuned and a default gang in every pair. */
-static void fit_noise(struct nt_plan *p)
+/* What the confirm detects in a class, when a pair's difference has that sd. */
+static double detectable(const struct nt_plan *p, double sd)
 {
-    uint32_t classes = p->npoints * p->nmodes, deaf = 0;
+    uint32_t classes = p->npoints * p->nmodes;
+    return log(p->spec.margin) + nt_detectable(sd, p->spec.pairs, p->spec.alpha / classes, 0.8);
+}
+
+/* Also what the confirm can detect: a tuned and a default gang in every pair. Returns the classes
+ * that seem too noisy. */
+static uint32_t fit_noise(struct nt_plan *p)
+{
+    uint32_t deaf = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
@@ -110,6 +122,7 @@ static void fit_noise(struct nt_plan *p)
                              p->points[i].pre[m].n, p->pre_gang, n, NULL) != 0) {
                 *n = (struct nt_noise){.block_sd = 0.05, .gang_sd = 0.05};
             }
+            p->points[i].pre[m].est_ns = 0; /* of all gangs so far */
             p->points[i].pre[m].est_ns = plan_default_ns(p, i, m);
         }
     }
@@ -117,21 +130,48 @@ static void fit_noise(struct nt_plan *p)
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             enum nt_mode m = p->modes[k];
-            double sd = confirm_sd(p, i, m);
-            p->points[i].pre[m].detectable =
-                log(p->spec.margin) +
-                nt_detectable(sd, p->spec.pairs, p->spec.alpha / classes, 0.8);
-            deaf += p->points[i].pre[m].detectable > log(1.6);
+            p->points[i].pre[m].detectable = detectable(p, confirm_sd(p, i, m));
+            deaf += p->points[i].pre[m].detectable > log(LEAST_TOLD);
         }
     }
     p->reserve_ns = reserve_ns(p);
+    return deaf;
+}
+
+/* Classes that are too noisy for sure. One disturbed gang makes many of them seem so at once, and
+ * their number then proves nothing: with the chance alpha, over all classes together, one is called
+ * too noisy that is not (each by the lower bound of its own sd at alpha / classes: Bonferroni,
+ * whatever they have in common). */
+static uint32_t count_deaf(const struct nt_plan *p)
+{
+    uint32_t classes = p->npoints * p->nmodes, deaf = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            const struct nt_noise *n = &p->points[i].pre[p->modes[k]].noise;
+            double sd = confirm_sd_of(p, i, p->modes[k], n->gang_sd);
+            deaf += detectable(p, nt_sd_at_least(sd, n->gangs, p->spec.alpha / classes)) >
+                    log(LEAST_TOLD);
+        }
+    }
+    return deaf;
+}
+
+/* The noise is known: can the job go on? seem: classes that seem too noisy. */
+static void judge_noise(struct nt_plan *p, uint32_t seem)
+{
+    uint32_t classes = p->npoints * p->nmodes, deaf = seem * 2 > classes ? count_deaf(p) : 0;
+
+    if (seem * 2 > classes) {
+        plan_not_checked(p, "gains below %.0f %% in %u of %u classes: too noisy here",
+                         100 * (LEAST_TOLD - 1), seem, classes);
+    }
     if (deaf * 2 > classes) {
         p->result.too_noisy = true;
         (void)nt_fail(&p->failed, NT_E_NOISY, 0,
-                      "too noisy to tune: in %u of %u classes only gains above 60 %% could be "
-                      "told; stop what else runs "
-                      "on the machine, or pin clocks and processes",
-                      deaf, classes);
+                      "too noisy to tune: in %u of %u classes only gains above %.0f %% could be "
+                      "told; stop what else runs on the machine, or pin clocks and processes",
+                      deaf, classes, 100 * (LEAST_TOLD - 1));
     } else if (p->spec.budget_ns > 0 &&
                nt_plan_least_budget(p) + p->reserve_ns / 4 > p->spec.budget_ns) {
         (void)nt_fail(&p->failed, NT_E_INVAL, 0,
@@ -178,8 +218,11 @@ bool preflight_refill(struct nt_plan *p)
     uint32_t at = warm_point(p);
 
     if (p->pre_gang >= gangs_wanted(p) && p->nlive > 0) {
-        fit_noise(p);
-        return false; /* the last gang stays: the race goes on in it */
+        uint32_t seem = fit_noise(p);
+        if (seem * 2 <= p->npoints * p->nmodes || p->pre_gang >= SURE_GANGS) {
+            judge_noise(p, seem);
+            return false; /* the last gang stays: the race goes on in it */
+        }
     }
     if (p->nlive == 0 || (p->nlive > 0 && p->pre_gang > 0 && p->warm_n == NONE)) {
         plan_stop(p);

@@ -128,3 +128,59 @@ double nt_student_quantile(double p, double df)
     }
     return 0.5 * (lo + hi);
 }
+
+/* Regularised lower incomplete gamma function: a series below, a continued fraction (Lentz) above.
+ */
+static double incomplete_gamma(double a, double x)
+{
+    const double tiny = 1e-300, small = 1e-16;
+    double front = exp(a * log(x) - x - log_gamma(a)), b, c, d, h, step = 0.0;
+    if (x < a + 1.0) {
+        double term = 1.0 / a, sum = term;
+        for (double k = a + 1.0; term > small * sum; k += 1.0) {
+            term *= x / k;
+            sum += term;
+        }
+        return front * sum;
+    }
+    b = x + 1.0 - a;
+    c = 1.0 / tiny;
+    d = 1.0 / b;
+    h = d;
+    for (int i = 1; i <= 1000 && fabs(step - 1.0) > small; i++) {
+        double m = -i * (i - a);
+        b += 2.0;
+        d = m * d + b;
+        d = 1.0 / (fabs(d) < tiny ? tiny : d);
+        c = b + m / c;
+        c = fabs(c) < tiny ? tiny : c;
+        step = d * c;
+        h *= step;
+    }
+    return 1.0 - front * h;
+}
+
+double nt_chi_square_cdf(double x, double df)
+{
+    if (isnan(x) || !(df > 0.0)) {
+        return NAN;
+    }
+    return x <= 0.0 ? 0.0 : isinf(x) ? 1.0 : incomplete_gamma(df / 2.0, x / 2.0);
+}
+
+double nt_chi_square_quantile(double p, double df)
+{
+    double lo = 0.0, hi = df;
+    if (!(p > 0.0 && p < 1.0) || !(df > 0.0)) {
+        return df > 0.0 && p == 0.0 ? 0.0 : df > 0.0 && p == 1.0 ? INFINITY : NAN;
+    }
+    while (nt_chi_square_cdf(hi, df) < p) {
+        lo = hi;
+        hi *= 2.0;
+    }
+    for (int i = 0; i < 200 && hi - lo > 1e-13 * hi; i++) {
+        double mid = 0.5 * (lo + hi);
+        *(nt_chi_square_cdf(mid, df) < p ? &lo : &hi) = mid;
+    }
+    return 0.5 * (lo + hi);
+}

@@ -116,6 +116,12 @@ struct nt_est nt_estimate(const double *x, size_t n, double level)
 
 /* The non-central t distribution, by the normal approximation of Johnson and Welch: within 0.01 of
  * the truth from 3 degrees of freedom on. */
+double nt_sd_at_least(double sd, size_t n, double alpha)
+{
+    double df = (double)n - 1.0;
+    return n < 2 ? 0.0 : sd * sqrt(df / nt_chi_square_quantile(1.0 - alpha, df));
+}
+
 double nt_power(double effect, double sd, size_t n, double alpha)
 {
     double df, t, shift;

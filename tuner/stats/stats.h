@@ -20,12 +20,17 @@ double nt_quantile_u32(uint32_t *ns, size_t n, double q);
 
 double nt_mean(const double *x, size_t n);
 double nt_sd(const double *x, size_t n); /* n - 1 below; 0 for a single value */
+/* What the sd of normal values is at least, wrong with chance alpha, when n of them have this one;
+ * 0 for fewer than 2. */
+double nt_sd_at_least(double sd, size_t n, double alpha);
 
 /* Distributions. p in (0, 1); df > 0, need not be whole. */
 double nt_normal_cdf(double z);
 double nt_normal_quantile(double p);
 double nt_student_cdf(double t, double df);
 double nt_student_quantile(double p, double df);
+double nt_chi_square_cdf(double x, double df);
+double nt_chi_square_quantile(double p, double df);
 
 /* A mean with its uncertainty, from independent values (one per pair or gang). With one value the
  * interval is infinite, with none everything is NAN. */
