@@ -211,6 +211,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
     (void)data;
     (void)arm;
     (void)err;
+    nt_buf_add(out, "NCCLTUNE_DISABLE=1", sizeof("NCCLTUNE_DISABLE=1"));
     nt_buf_puts(out, "NCCL_TUNER_PLUGIN=STATIC_PLUGIN");
     nt_buf_add(out, "", 1);
     nt_buf_puts(out, "NCCL_PROFILER_PLUGIN=STATIC_PLUGIN");

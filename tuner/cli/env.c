@@ -13,11 +13,14 @@ void nt_env_init(struct nt_env *e)
 {
     *e = (struct nt_env){0};
     nt_buf_init(&e->text, 1 << 18);
+    nt_buf_init(&e->said, 1 << 16);
+    nt_found_places(&e->places);
 }
 
 void nt_env_done(struct nt_env *e)
 {
     nt_buf_done(&e->text);
+    nt_buf_done(&e->said);
 }
 
 static void add(struct nt_env *e, const char *name, const char *value)
@@ -66,11 +69,30 @@ static bool in_list(const char *list, const char *name)
     return false;
 }
 
-/* One variable of the caller: a constraint goes into every arm, another of NCCL's is "as found". */
+static bool is_in(const char *name, const char *const *list)
+{
+    while (*list != NULL && strcmp(*list, name) != 0) {
+        list++;
+    }
+    return *list != NULL;
+}
+
+/* What NCCL reads, or a tuner plugin that it loads: a profile that is in force is "as found", too.
+ */
+static bool is_setting(const char *name)
+{
+    static const char *const plugins[] = {"NCCL_TUNER_CONFIG_FILE", "NCCLTUNE_PROFILE",
+                                          "NCCLTUNE_TABLE", "NCCLTUNE_CSV", NULL};
+    const struct nt_tunable *t = nt_tunable_any(name);
+
+    return is_in(name, plugins) || (t != NULL && strncmp(name, "NCCL_", 5) == 0 &&
+                                    (t->flags & (NT_F_DEBUG | NT_F_NOT_NCCL | NT_F_GONE)) == 0);
+}
+
+/* One variable of the caller: a constraint goes into every arm, another setting is "as found". */
 static int take_one(struct nt_env *e, struct nt_spec *s, const char *name, const char *value,
                     struct nt_err *err)
 {
-    const struct nt_tunable *t = nt_tunable_any(name);
     int rc = 0;
 
     if (nt_tunable_is_site(name) || nt_tunable_forbids(name, value)) {
@@ -78,11 +100,100 @@ static int take_one(struct nt_env *e, struct nt_spec *s, const char *name, const
         if (strpbrk(value, " \t\n") == NULL) {
             rc = add_word(s->fixed, sizeof(s->fixed), name, value, err);
         }
-    } else if (t != NULL && strncmp(name, "NCCL_", 5) == 0 &&
-               (t->flags & (NT_F_DEBUG | NT_F_NOT_NCCL | NT_F_GONE)) == 0) { /* what NCCL reads */
+    } else if (is_setting(name)) {
         rc = add_word(s->as_found, sizeof(s->as_found), name, value, err);
     }
     return rc;
+}
+
+struct taking {
+    struct nt_env *e;
+    struct nt_spec *s;
+};
+
+/* One variable of a file. */
+static int take_found(void *data, enum nt_found_in in, const char *path, const char *name,
+                      const char *value, struct nt_err *err)
+{
+    /* These have a value of their own in every arm. */
+    static const char *const ours[] = {
+        "NCCL_TUNER_PLUGIN", "NCCL_ENV_PLUGIN",        "NCCL_PROFILER_PLUGIN",
+        "NCCL_CONF_FILE",    "NCCLTUNE_PROFILE",       "NCCLTUNE_TABLE",
+        "NCCLTUNE_CSV",      "NCCL_TUNER_CONFIG_FILE", NULL};
+    struct taking *k = data;
+    const struct nt_tunable *t = nt_tunable_any(name);
+    bool constraint = nt_tunable_is_site(name) || nt_tunable_forbids(name, value);
+
+    if (getenv(name) != NULL || in_list(k->s->fixed, name) || in_list(k->s->as_found, name) ||
+        (!constraint && !is_setting(name))) {
+        return 0;
+    }
+    if (strpbrk(value, " \t\r\n") != NULL && !constraint) {
+        nt_buf_printf(&k->e->said,
+                      "%s: %s='%.100s' has a blank: it is left out of what is as found\n", path,
+                      name, value);
+        return 0;
+    }
+    if (in != NT_FOUND_SYSTEM || constraint || is_in(name, ours)) {
+        return take_one(k->e, k->s, name, value, err);
+    }
+    if (t != NULL && t->scope == NT_SCOPE_PARAM) {
+        add(k->e, name, ""); /* beats the file, and a number that is empty is none */
+        nt_buf_printf(
+            &k->e->said,
+            "%s sets %s=%s: that is as found; the profile is proved without it, so take the "
+            "line out where the profile goes\n",
+            path, name, value);
+        return take_one(k->e, k->s, name, value, err);
+    }
+    nt_buf_printf(
+        &k->e->said,
+        "%s sets %s=%s in every process, NCCL's default included: what depends on it is not "
+        "tuned; without that line it is\n",
+        path, name, value);
+    add(k->e, name, value);
+    return add_word(k->s->fixed, sizeof(k->s->fixed), name, value, err);
+}
+
+/* Takes "NAME=VALUE" out of a list. */
+static void drop_word(char *list, const char *name)
+{
+    size_t n = strlen(name);
+    char *from = list, *to = list;
+
+    while (*from != '\0') {
+        size_t len = strcspn(from, " ");
+        if (strncmp(from, name, n) != 0 || from[n] != '=') {
+            if (to != list) {
+                *to++ = ' ';
+            }
+            memmove(to, from, len);
+            to += len;
+        }
+        from += len + (from[len] == ' ');
+    }
+    *to = '\0';
+}
+
+/* Of a profile whose table is gone no communicator is made: nobody has that baseline. */
+static void check_table(struct nt_env *e, struct nt_spec *s)
+{
+    const char *word = strstr(s->as_found, "NCCLTUNE_TABLE="), *off = getenv("NCCLTUNE_DISABLE");
+    char path[1024];
+
+    if (word == NULL || (off != NULL && off[0] != '\0' && strcmp(off, "0") != 0)) {
+        drop_word(s->as_found, "NCCLTUNE_PROFILE");
+        drop_word(s->as_found, "NCCLTUNE_TABLE");
+        return;
+    }
+    word += strlen("NCCLTUNE_TABLE=");
+    (void)snprintf(path, sizeof(path), "%.*s", (int)strcspn(word, " "), word);
+    if (access(path, R_OK) != 0) {
+        nt_buf_printf(&e->said,
+                      "the profile that is in force here cannot be read: %s is not there\n", path);
+        drop_word(s->as_found, "NCCLTUNE_PROFILE");
+        drop_word(s->as_found, "NCCLTUNE_TABLE");
+    }
 }
 
 static int add_fix(struct nt_env *e, struct nt_spec *s, const char *word, struct nt_err *err)
@@ -148,6 +259,10 @@ int nt_env_take(struct nt_env *e, struct nt_spec *s, const char *nccl, const str
             rc = take_one(e, s, name, eq + 1, err);
         }
     }
+    rc = rc == 0 ? nt_found_read(&e->places, take_found, &(struct taking){e, s}, err) : rc;
+    if (rc == 0) {
+        check_table(e, s);
+    }
     for (size_t i = 0; i < fix->n && rc == 0; i++) {
         rc = add_fix(e, s, fix->v[i], err);
     }
@@ -203,16 +318,59 @@ static void warn_busy(const struct nt_topology *t)
     }
 }
 
+/* Peer traffic through an IOMMU, a lost link: what no setting of NCCL's makes up for is said before
+ * an hour of search, not after it. */
+static void warn_unhealthy(const struct nt_topology *t)
+{
+    for (int i = 0; i < t->nfindings; i++) {
+        if (t->findings[i].unhealthy) {
+            nt_log(NT_WARN, "unhealthy (%s): %s; the profile will hold for the machine as it is",
+                   nt_finding_names[t->findings[i].kind], t->findings[i].text);
+        }
+    }
+}
+
+static void warn_found(struct nt_env *e)
+{
+    char *save = NULL;
+    char *text = e->said.len > 0 ? strdup(nt_buf_str(&e->said)) : NULL;
+
+    for (char *l = text != NULL ? strtok_r(text, "\n", &save) : NULL; l != NULL;
+         l = strtok_r(NULL, "\n", &save)) {
+        nt_log(NT_WARN, "%s", l);
+    }
+    free(text);
+}
+
+int nt_env_visible(const char *text, int gpus)
+{
+    int n = 0;
+
+    if (text == NULL) {
+        return gpus;
+    }
+    for (const char *p = text; *p != '\0' && strncmp(p, "-1", 2) != 0; p += *p == ',') {
+        n += *p != ',';
+        p += strcspn(p, ",");
+    }
+    return n < gpus ? n : gpus;
+}
+
 int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
 {
     struct nt_topology *t = NULL;
     bool shared = s->rig == NT_RIG_MPS_SOCKETS || s->rig == NT_RIG_MPS_P2P;
-    int gpus = -1;
+    int gpus = -1, all = -1;
 
     read_version(e);
+    warn_found(e);
     if (nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
-        gpus = t->ngpus;
+        all = t->ngpus;
+        gpus = nt_env_visible(getenv("CUDA_VISIBLE_DEVICES"), t->ngpus);
         warn_busy(t);
+        if (!shared) {
+            warn_unhealthy(t);
+        }
         nt_topology_free(t);
     }
     if (shared) {
@@ -244,10 +402,11 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
     }
     if (gpus >= 0 && ((unsigned)gpus < s->ranks || s->ranks < 2)) {
         return nt_fail(err, NT_E_MISSING, 0,
-                       "%d GPU%s here: a real node needs one for each of %u ranks; --rig "
+                       "%d GPU%s here%s: a real node needs one for each of %u ranks; --rig "
                        "mps-sockets exercises several "
                        "ranks on one GPU, --rig recording:NAME needs none",
-                       gpus, gpus == 1 ? "" : "s", s->ranks < 2 ? 2 : s->ranks);
+                       gpus, gpus == 1 ? "" : "s", gpus < all ? " by CUDA_VISIBLE_DEVICES" : "",
+                       s->ranks < 2 ? 2 : s->ranks);
     }
     if (gpus < 0 && s->ranks == 0) {
         return nt_fail(
@@ -255,6 +414,38 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
             "no GPU can be seen here (NVML does not answer); --rig recording:NAME needs none");
     }
     return 0;
+}
+
+/* Why one of these does nothing, or harm, beside the constraints; NULL: it may act. */
+static const char *ruled_out(const struct nt_env *e, const struct nt_spec *s,
+                             const struct nt_assign *vars, size_t n)
+{
+    enum { MOST = 64, FOUND = 16 };
+    char copy[sizeof(s->fixed)], *save = NULL;
+    struct nt_assign all[MOST + NT_KNOB_VARS];
+    struct nt_conflict found[FOUND];
+    size_t nall = 0, nfound;
+
+    (void)snprintf(copy, sizeof(copy), "%s", s->fixed);
+    for (char *w = strtok_r(copy, " ", &save); w != NULL && nall < MOST;
+         w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        if (eq != NULL) {
+            *eq = '\0';
+            all[nall++] = (struct nt_assign){w, eq + 1};
+        }
+    }
+    memcpy(all + nall, vars, n * sizeof(vars[0]));
+    nfound = nt_tunable_conflicts(all, nall + n, e->version != 0 ? e->version : NT_V(2, 28, 9),
+                                  found, FOUND);
+    for (size_t i = 0; i < nfound && i < FOUND; i++) {
+        for (size_t v = 0; v < n; v++) {
+            if (found[i].kind != NT_X_MIN_MAX && strcmp(found[i].name, vars[v].name) == 0) {
+                return found[i].why;
+            }
+        }
+    }
+    return NULL;
 }
 
 static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n,
@@ -373,7 +564,7 @@ int nt_env_settings(struct nt_env *e, struct nt_spec *s, const struct nt_strs *g
             struct nt_assign vars[NT_KNOB_VARS];
             char text[64];
             size_t k = nt_knob_assign(knobs[i], v, vars, text, sizeof(text));
-            rc = add_setting(s, vars, k, err);
+            rc = ruled_out(e, s, vars, k) == NULL ? add_setting(s, vars, k, err) : 0;
         }
     }
     return rc;

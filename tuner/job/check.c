@@ -209,6 +209,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
         ADD("NCCLTUNE_TABLE=%s", c->delivery);
     } else {
         ADD("NCCL_TUNER_PLUGIN=none");
+        ADD("NCCLTUNE_DISABLE=1");
     }
 #undef ADD
     return nt_wrap(err, rc, "delivery file of the check");

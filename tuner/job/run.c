@@ -332,6 +332,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
     ADD("NCCL_PROFILER_PLUGIN=STATIC_PLUGIN");
     if (fixed[arm] != NULL) {
         ADD("%s", fixed[arm]);
+        ADD("NCCLTUNE_DISABLE=1"); /* a profile of this machine that a rank's Python would apply */
     }
     if (arm == NT_ARM_TABLE && !r->c->virtual_time) {
         rc = write_delivery(r, err); /* anew: a second round has other rows */
