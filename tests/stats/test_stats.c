@@ -86,6 +86,11 @@ static void test_quantiles_of_distributions(void **state)
         near(x, rows[i].x, 1e-8, "quantile");
         near(p, rows[i].p, 1e-10, "cdf");
     }
+    for (double df = 0.5; df < 1e4; df *= 1.7) { /* there and back, far out too */
+        for (double p = 1e-14; p < 0.5; p *= 3.0) {
+            near(nt_student_cdf(nt_student_quantile(p, df), df) / p, 1.0, 1e-10, "and back");
+        }
+    }
     assert_true(isinf(nt_normal_quantile(1.0)));
     assert_true(isnan(nt_normal_quantile(1.5)));
     assert_true(isnan(nt_student_quantile(0.9, 0.0)));

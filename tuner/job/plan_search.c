@@ -59,7 +59,7 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
                      uint32_t arm, double *ret_se)
 {
     struct cell *c = p->settings[setting].cells != NULL ? &p->settings[setting].cells[point] : NULL;
-    struct nt_standing st[MAX_ARMS];
+    struct nt_standing st;
     double shift = setting == 0 ? 0
                                 : plan_default_log(p, setting, point, mode) -
                                       plan_default_log(p, 0, point, mode);
@@ -68,14 +68,12 @@ double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
     if (c == NULL || c->race[mode] == NULL || arm >= c->narms || c->arms[arm].status != NT_ST_OK) {
         return NAN;
     }
-    nt_race_standings(c->race[mode], st);
-    for (uint32_t i = 0; i < c->narms; i++) {
-        if (st[i].arm == arm && st[i].state != NT_ARM_FAILED) {
-            double g = p->points[point].pre[mode].gang_sd;
-            uint32_t gangs = p->settings[setting].gangs > 0 ? p->settings[setting].gangs : 1;
-            *ret_se = setting == 0 ? st[i].se : sqrt(st[i].se * st[i].se + g * g / gangs);
-            return st[i].log_ratio + shift;
-        }
+    st = nt_race_standing(c->race[mode], arm);
+    if (st.state != NT_ARM_FAILED) {
+        double g = p->points[point].pre[mode].gang_sd;
+        uint32_t gangs = p->settings[setting].gangs > 0 ? p->settings[setting].gangs : 1;
+        *ret_se = setting == 0 ? st.se : sqrt(st.se * st.se + g * g / gangs);
+        return st.log_ratio + shift;
     }
     return NAN;
 }

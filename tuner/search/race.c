@@ -706,20 +706,23 @@ static int by_standing(const void *a, const void *b)
     return x->arm < y->arm ? -1 : 1;
 }
 
+struct nt_standing nt_race_standing(struct nt_race *r, uint32_t arm)
+{
+    const struct fit_arm *a = &r->fit.arms[arm];
+    struct nt_standing s = {.arm = arm, .why = r->runners[arm].why};
+
+    update(r);
+    s.state = a->failed ? NT_ARM_FAILED : r->runners[arm].alive ? NT_ARM_ALIVE : NT_ARM_DROPPED;
+    s.blocks = a->blocks;
+    s.gangs = a->gangs;
+    s.log_ratio = fit_difference(&r->fit, arm, 0, &s.se);
+    return s;
+}
+
 void nt_race_standings(struct nt_race *r, struct nt_standing *out)
 {
-    update(r);
     for (uint32_t i = 0; i < r->n; i++) {
-        const struct fit_arm *a = &r->fit.arms[i];
-        struct nt_standing s = {.arm = i,
-                                .state = a->failed             ? NT_ARM_FAILED
-                                         : r->runners[i].alive ? NT_ARM_ALIVE
-                                                               : NT_ARM_DROPPED,
-                                .why = r->runners[i].why,
-                                .blocks = a->blocks,
-                                .gangs = a->gangs};
-        s.log_ratio = fit_difference(&r->fit, i, 0, &s.se);
-        out[i] = s;
+        out[i] = nt_race_standing(r, i);
     }
     qsort(out, r->n, sizeof(*out), by_standing);
 }

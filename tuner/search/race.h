@@ -125,6 +125,7 @@ struct nt_standing {
     uint32_t blocks, gangs; /* seen; stray blocks included */
     double log_ratio, se;   /* log(arm / default); NAN when not known */
 };
+struct nt_standing nt_race_standing(struct nt_race *r, uint32_t arm);
 /* out: one entry per arm, best first: alive, then dropped, then failed. */
 void nt_race_standings(struct nt_race *r, struct nt_standing *out);
 

@@ -108,25 +108,34 @@ double nt_student_cdf(double t, double df)
     return t > 0.0 ? 1.0 - tail : tail;
 }
 
-/* Bisection on the lower tail, where the distribution function keeps its relative precision. */
+/* On the lower tail, where the distribution function keeps its relative precision: Newton's steps
+ * on its logarithm, which is concave, or a bisection where one would leave the bracket. */
 double nt_student_quantile(double p, double df)
 {
-    double lo = -2.0, hi = 0.0;
+    double lo = -2.0, hi = 0.0, t, front;
     if (!(p > 0.0 && p < 1.0) || !(df > 0.0)) {
         return df > 0.0 && p == 0.0 ? -INFINITY : df > 0.0 && p == 1.0 ? INFINITY : NAN;
     }
-    if (p > 0.5) {
-        return -nt_student_quantile(1.0 - p, df);
+    if (p >= 0.5) {
+        return p > 0.5 ? -nt_student_quantile(1.0 - p, df) : 0.0;
     }
     while (nt_student_cdf(lo, df) > p && lo > -1e300) {
         hi = lo;
         lo *= 2.0;
     }
+    front = log_gamma((df + 1.0) / 2.0) - log_gamma(df / 2.0) - 0.5 * log(df * M_PI);
+    t = 0.5 * (lo + hi);
     for (int i = 0; i < 200 && hi - lo > 1e-13 * fabs(lo); i++) {
-        double mid = 0.5 * (lo + hi);
-        *(nt_student_cdf(mid, df) > p ? &hi : &lo) = mid;
+        double f = nt_student_cdf(t, df), next;
+        double density = exp(front - 0.5 * (df + 1.0) * log1p(t * t / df));
+        *(f > p ? &hi : &lo) = t;
+        next = t - log(f / p) * f / density;
+        if (fabs(next - t) <= 1e-14 * fabs(t)) {
+            return next;
+        }
+        t = next > lo && next < hi ? next : 0.5 * (lo + hi);
     }
-    return 0.5 * (lo + hi);
+    return t;
 }
 
 /* Regularised lower incomplete gamma function: a series below, a continued fraction (Lentz) above.
