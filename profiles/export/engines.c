@@ -169,8 +169,19 @@ static int by_mode_and_bytes(const void *a, const void *b)
                                        : (*x)->bytes > (*y)->bytes;
 }
 
-/* From the first to the last of neighbouring sizes at which NCCL was the best of all that was
- * raced; nothing is said about sizes beyond. The engine's own choice may be another. */
+/* Neighbours of one mode with the same answer; returns the end of them. */
+static size_t run_of(const struct nt_profile_backend_class *const *c, size_t i, size_t n)
+{
+    size_t end = i + 1;
+    while (end < n && c[end]->mode == c[i]->mode && c[end]->verdict == c[i]->verdict) {
+        end++;
+    }
+    return end;
+}
+
+/* The engine's own choice may be another than NCCL, so it is told where NCCL was the best of all
+ * that was raced: from the first to the last of neighbouring sizes, and nothing about sizes beyond.
+ * Where the profile does not know, nor can the engine. */
 static void nccl_rows(struct form *f)
 {
     const struct nt_profile *p = f->plan->p;
@@ -184,13 +195,17 @@ static void nccl_rows(struct form *f)
     qsort(sorted, n, sizeof(sorted[0]), by_mode_and_bytes);
     for (size_t i = 0, end; i < n; i = end) {
         struct nt_buf text;
-        end = i + 1;
-        if (sorted[i]->verdict != NT_VD_DEFAULT || sorted[i]->mode == NT_STREAM) {
+        char lo[24], hi[24];
+        end = run_of(sorted, i, n);
+        if (sorted[i]->verdict == NT_VD_TUNED || sorted[i]->mode == NT_STREAM) {
             continue;
         }
-        while (end < n && sorted[end]->mode == sorted[i]->mode &&
-               sorted[end]->verdict == NT_VD_DEFAULT) {
-            end++;
+        if (sorted[i]->verdict != NT_VD_DEFAULT) {
+            cannot(
+                f, "%s, %s to %s: what is fastest could not be told here; %s takes its own choice",
+                nt_mode_names[sorted[i]->mode], nt_format_bytes(sorted[i]->bytes, lo, sizeof(lo)),
+                nt_format_bytes(sorted[end - 1]->bytes, hi, sizeof(hi)), f->engine->name);
+            continue;
         }
         nt_buf_init(&text, 1024);
         nt_buf_printf(&text, "all_reduce,%s,%llu,%llu,nccl,", nt_mode_names[sorted[i]->mode],
@@ -333,6 +348,11 @@ static int engine_form(const struct engine *e, const struct nt_plan *plan, struc
     backend_rows(&f);
     if (engine_probed(p) && p->dtypes.n > 0) {
         nccl_rows(&f);
+    } else if (p->backends.present) {
+        cannot(&f,
+               "where NCCL beats %s's own kernels: none of them was raced, which is what "
+               "`tune --probe nccltune-probe-framework` does",
+               e->name);
     }
     engine_words(&f);
     if (json_array_size(f.rows) > 0) {

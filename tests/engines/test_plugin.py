@@ -153,7 +153,8 @@ class Tables(unittest.TestCase):
                 self.assertEqual(doc["arguments"], arguments)
                 self.assertEqual({k: v for k, v in doc["env"].items() if k.startswith(("SGLANG", "VLLM"))}, env)
                 said = "\n".join(doc["cannot_be_told"])
-                for word in (f"{engine} has no such backend", "all_gather 1K to 16K", "fuse", "without the plugin"):
+                for word in (f"{engine} has no such backend", "all_gather 1K to 16K", "fuse", "without the plugin",
+                             "eager, 32K to 32K: what is fastest could not be told here"):
                     self.assertIn(word, said)
             profile["backends"].update(rows=[], classes=[])  # its own kernels lost everywhere
             p.write_text(json.dumps(profile))
@@ -161,6 +162,12 @@ class Tables(unittest.TestCase):
                                             capture_output=True, text=True, check=True).stdout)
             self.assertEqual((doc["arguments"], doc["table"]["rows"]), (["--disable-custom-all-reduce"], []))
             self.assertNotIn("NCCLTUNE_BACKENDS", doc["env"])
+            profile["backends"].update(asked=["nccl", "ipc"], classes=[{**one, "verdict": "default"}])
+            p.write_text(json.dumps(profile))
+            doc = json.loads(subprocess.run([build / "tuner/cli/nccltune", "export", p, "--format", "vllm", "--dir", d],
+                                            capture_output=True, text=True, check=True).stdout)
+            self.assertEqual(doc["table"]["rows"], [])
+            self.assertIn("where NCCL beats vllm's own kernels: none of them was raced", "\n".join(doc["cannot_be_told"]))
 
 
 class Agreement(unittest.TestCase):

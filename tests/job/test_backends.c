@@ -161,6 +161,51 @@ static void test_backends_of_a_framework(void **state)
     play_done(&p);
 }
 
+static const struct nt_backend_class *class_of(const struct play *p, uint64_t bytes, enum nt_mode m)
+{
+    const struct nt_backend_class *found = NULL;
+    for (size_t i = 0; i < p->r->nbackend_classes; i++) {
+        const struct nt_backend_class *c = &p->r->backend_classes[i];
+        if (c->cs.bytes == bytes && c->cs.mode == m) {
+            assert_null(found);
+            found = c;
+        }
+    }
+    return found;
+}
+
+/* An engine that would take its own kernel is told to keep NCCL, so the result says where that is
+ * the answer: with who came next and by how much, also where nothing at all was to be confirmed. */
+static void test_where_nccl_stays(void **state)
+{
+    static const struct {
+        const char *backends;
+        uint64_t until, from; /* the other's last size, NCCL's first */
+        bool framework;
+    } rows[] = {{"nccl,custom-allreduce", 16 << 10, 512 << 10, true},
+                {"nccl,host-memory", 0, 1024, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct play p = job(9, rows[i].backends);
+        p.w.framework = rows[i].framework;
+        run(&p);
+        for (size_t k = 0; k < 2 * p.spec.nsizes; k++) {
+            uint64_t bytes = p.spec.sizes[k / 2];
+            const struct nt_backend_class *c = class_of(&p, bytes, k % 2 ? NT_GRAPH : NT_EAGER);
+            assert_non_null(c);
+            assert_int_equal(c->kept, bytes >= rows[i].from);
+            assert_true(c->published == (bytes <= rows[i].until) || bytes < rows[i].from);
+            if (c->kept) {
+                double t = world_true_ns(&p.w, &c->cs, &c->call, "");
+                assert_true(c->gain < 0 && c->lo < c->gain && c->hi > c->gain && c->pairs == 0);
+                assert_true(c->call.backend != NT_BE_NCCL && fabs(c->ns / t - 1) < 0.1);
+                assert_non_null(strstr(c->why, "was faster in the race"));
+            }
+        }
+        play_done(&p);
+    }
+}
+
 /* A job without graphs has no use for it, and says so. */
 static void test_not_in_the_modes_of_the_job(void **state)
 {
@@ -466,6 +511,7 @@ int main(void)
         cmocka_unit_test(test_the_fastest_is_named),
         cmocka_unit_test(test_none_is_forgotten),
         cmocka_unit_test(test_backends_of_a_framework),
+        cmocka_unit_test(test_where_nccl_stays),
         cmocka_unit_test(test_not_in_the_modes_of_the_job),
         cmocka_unit_test(test_only_nccl_changes_nothing),
         cmocka_unit_test(test_ties_are_no_wins),

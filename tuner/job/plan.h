@@ -120,7 +120,8 @@ struct nt_backend_class {
     double p95_ratio;                /* of its row; NAN: not enough iterations */
     unsigned pairs;
     bool published;
-    char why[96]; /* when not */
+    bool kept; /* not confirmed, because NCCL won the race: `call` came next, figures are of it */
+    char why[96]; /* when not published */
 };
 enum { NT_MAX_BACKEND_ROWS = 128, NT_MAX_BACKEND_NOTES = 64 };
 struct nt_backend_row {

@@ -578,5 +578,9 @@ bool backends_refill(struct nt_plan *p)
         b->phase = BACKENDS_DONE;
     }
     plan_stop(p);
+    if (b->cells != NULL && !b->told && p->failed.code == NT_OK) {
+        b->told = true;
+        backends_keep(p);
+    }
     return false;
 }

@@ -603,6 +603,76 @@ static void publish(struct nt_plan *p)
     judge_tails(p);
 }
 
+/* The best of those that NCCL was raced against; NCCL itself: there was none. */
+static uint32_t runner_up(const struct backend_cell *c, enum nt_mode m, struct nt_standing *ret)
+{
+    uint32_t best = 0;
+
+    for (uint32_t i = 1; i < c->narms; i++) {
+        struct nt_standing s = nt_race_standing(c->race[m], i);
+        if (c->arms[i].status == NT_ST_OK && s.state != NT_ARM_FAILED && isfinite(s.log_ratio) &&
+            (best == 0 || s.log_ratio < ret->log_ratio)) {
+            best = i;
+            *ret = s;
+        }
+    }
+    return best;
+}
+
+static void keep(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_backend_class *out)
+{
+    const struct backend_cell *c = &p->backends.cells[point];
+    struct nt_race_verdict v = nt_race_verdict(c->race[m]);
+    struct nt_standing s = {0};
+    const struct backend_arm *a = &c->arms[runner_up(c, m, &s)];
+    double ns = plan_default_ns(p, point, m);
+    bool told = v.end == NT_RACE_SEPARATED || v.end == NT_RACE_TIED ||
+                (v.end == NT_RACE_LIMIT && v.loss <= log(p->spec.margin));
+
+    *out = (struct nt_backend_class){.cs = plan_case(p, point, m),
+                                     .call = a->call,
+                                     .executed = a->executed,
+                                     .bits = a->bits,
+                                     .rival = NT_ARM_DEFAULT,
+                                     .default_ns = ns,
+                                     .rival_ns = ns,
+                                     .ns = ns * exp(s.log_ratio),
+                                     .gain = -s.log_ratio,
+                                     .lo = -s.log_ratio - 1.96 * s.se,
+                                     .hi = -s.log_ratio + 1.96 * s.se,
+                                     .p = NAN,
+                                     .guard_upper = NAN,
+                                     .p95_ratio = NAN,
+                                     .kept = told};
+    (void)snprintf(out->why, sizeof(out->why), "%s",
+                   !told             ? "which is faster could not be told in the race"
+                   : s.log_ratio > 0 ? "NCCL as it is was faster in the race"
+                                     : "no faster than NCCL as it is, as far as the race can tell");
+}
+
+void backends_keep(struct nt_plan *p)
+{
+    struct nt_plan_result *r = &p->result;
+    size_t most = r->nbackend_classes + p->npoints * p->nmodes;
+    struct nt_backend_class *grown = realloc(r->backend_classes, (most + 1) * sizeof(*grown));
+
+    if (grown == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "classes of backends");
+        return;
+    }
+    r->backend_classes = grown;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        const struct backend_cell *c = &p->backends.cells[i];
+        for (uint32_t k = 0; k < p->nmodes && c->explored && c->narms > 1; k++) {
+            enum nt_mode m = p->modes[k];
+            struct nt_standing s;
+            if (c->pick[m] == 0 && class_at(p, i, m) == NULL && runner_up(c, m, &s) > 0) {
+                keep(p, i, m, &r->backend_classes[r->nbackend_classes++]);
+            }
+        }
+    }
+}
+
 static void clear_pair(struct nt_plan *p)
 {
     for (size_t i = 0; i < p->backends.nchecks; i++) {

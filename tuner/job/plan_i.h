@@ -185,6 +185,7 @@ struct backends {
     size_t nchecks;
     uint32_t pair, redo;
     bool started, with_table; /* the pairs; a published table takes part */
+    bool told;                /* where NCCL stays is in the result */
 };
 
 struct nt_plan {
@@ -335,6 +336,7 @@ void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt
 double backends_pairs_ns(const struct nt_plan *p);
 bool backends_set_up_pairs(struct nt_plan *p); /* false: nothing to confirm */
 bool backends_next_pair(struct nt_plan *p);    /* false: judged */
+void backends_keep(struct nt_plan *p);         /* what the race says where nothing was confirmed */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */

@@ -306,6 +306,7 @@ static void add_backend_class(struct nt_profile *p, const struct nt_spec *spec,
         .coll = c->cs.coll,
         .mode = c->cs.mode,
         .verdict = c->published                   ? NT_VD_TUNED
+                   : c->kept                      ? NT_VD_DEFAULT
                    : guard || c->p <= spec->alpha ? NT_VD_GUARD
                                                   : NT_VD_UNDECIDED,
         .setting = nt_profile_text(p, nt_call_text(&c->call, text, sizeof(text))),
@@ -558,21 +559,21 @@ static int save_backends(struct nt_store *store, int64_t job, const struct nt_pl
 
     for (size_t i = 0; i < r->nbackend_classes && rc == 0; i++) {
         const struct nt_backend_class *c = &r->backend_classes[i];
-        struct nt_store_verdict v = {.stage = "confirm",
-                                     .product = "backends",
-                                     .cs = c->cs,
-                                     .kind = c->published ? NT_STORE_WINNER
-                                             : strncmp(c->why, "a gain could", 12) == 0
-                                                 ? NT_STORE_NO_WINNER
-                                                 : NT_STORE_REJECTED,
-                                     .speedup = exp(c->gain),
-                                     .lo = exp(c->lo),
-                                     .hi = exp(c->hi),
-                                     .p = c->p,
-                                     .default_ns = c->rival_ns,
-                                     .tuned_ns = c->ns,
-                                     .pairs = c->pairs,
-                                     .reason = c->published ? "confirmed" : c->why};
+        struct nt_store_verdict v = {
+            .stage = "confirm",
+            .product = "backends",
+            .cs = c->cs,
+            .kind = c->published                                                ? NT_STORE_WINNER
+                    : c->pairs == 0 || strncmp(c->why, "a gain could", 12) == 0 ? NT_STORE_NO_WINNER
+                                                                                : NT_STORE_REJECTED,
+            .speedup = exp(c->gain),
+            .lo = exp(c->lo),
+            .hi = exp(c->hi),
+            .p = c->p,
+            .default_ns = c->rival_ns,
+            .tuned_ns = c->ns,
+            .pairs = c->pairs,
+            .reason = c->published ? "confirmed" : c->why};
         rc = setting_id(store, "", &c->call, &v.setting, err);
         rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
     }
