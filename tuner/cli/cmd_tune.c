@@ -787,16 +787,14 @@ const struct nt_command nt_cmd_tune = {
     .size = sizeof(struct tune_args),
     .run = run_tune,
     .details =
-        "Measures NCCL's default, races every algorithm, protocol and channel count that "
-        "NCCL allows for each size, tries "
-        "settings of process scope, and confirms what it found in pairs of fresh processes "
-        "on the way it will be "
-        "delivered. What is not proved to be faster, or is slower anywhere it was checked, "
-        "stays with the default.\n\n"
-        "What was found here is a baseline, too: settings in the environment, in ~/.nccl.conf "
-        "(or the file that NCCL_CONF_FILE names), in /etc/nccl.conf, and of the profile that "
-        "is active. Site constraints among them (interfaces, NCCL_NVLS_ENABLE=0, …) are in "
-        "every arm.\n\n"
-        "A rig other than nccl is functional: it exercises everything, but its profile is "
-        "not for a real node.",
+        "Measures NCCL's default, races every algorithm, protocol and channel count that NCCL "
+        "allows for each size, tries settings of process scope, and confirms what it found in "
+        "pairs of fresh processes on the way it will be delivered. What is not proved to be "
+        "faster, or is slower anywhere it was checked, stays with the default.\n\n"
+        "What was found here is a baseline, too: settings in the environment, in ~/.nccl.conf (or "
+        "the file that NCCL_CONF_FILE names), in /etc/nccl.conf, and of the profile that is "
+        "active. Site constraints among them (interfaces, NCCL_NVLS_ENABLE=0, …) are in every "
+        "arm.\n\n"
+        "A rig other than nccl is functional: it exercises everything, but its profile is not for "
+        "a real node.",
 };
