@@ -422,6 +422,41 @@ static void test_doubles(void **state)
     assert_true(v == -1500);
 }
 
+static void test_numbers_of_other_locales(void **state)
+{
+    static const struct {
+        const char *text;
+        double plain, decimal_comma; /* 0: no number */
+    } rows[] = {{"12.5", 12.5, 12.5},
+                {"12,5", 12.5, 12.5},
+                {"1,234.5", 1234.5, 1234.5},
+                {"1.234,5", 1234.5, 1234.5},
+                {"1,234", 1234, 1.234},
+                {"1,234,567", 1234567, 1234567},
+                {"1.234.567", 1234567, 1234567},
+                {"0,123", 0.123, 0.123},
+                {"1'048'576", 1048576, 1048576},
+                {"1.234", 1.234, 1.234},
+                {"12,34,56", 0, 0},
+                {"1,2.3,4", 0, 0},
+                {"", 0, 0},
+                {",", 0, 0},
+                {"0x10", 0, 0},
+                {"1e999", 0, 0},
+                {"1,5us", 0, 0},
+                {"-1,5e3", -1500, -1500}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        size_t n = strlen(rows[i].text);
+        for (int comma = 0; comma < 2; comma++) {
+            double v = 0, want = comma ? rows[i].decimal_comma : rows[i].plain;
+            if (nt_parse_local(rows[i].text, n, comma == 1, &v) != (want != 0) || v != want) {
+                fail_msg("'%s': %g", rows[i].text, v);
+            }
+        }
+    }
+}
+
 static void test_utf16_is_known(void **state)
 {
     (void)state;
@@ -508,6 +543,7 @@ int main(void)
         cmocka_unit_test(test_man_pages),
         cmocka_unit_test(test_write_file_to_device),
         cmocka_unit_test(test_foreign_text_is_made_plain),
+        cmocka_unit_test(test_numbers_of_other_locales),
         cmocka_unit_test(test_utf16_is_known),
         cmocka_unit_test(test_doubles),
         cmocka_unit_test(test_pipes),

@@ -43,6 +43,25 @@ static const struct text_case cases[] = {
      HEAD COLS "\x1b[32m1024 256 float sum -1 10.00 0.10 0.10 0 "
                "10.00 0.10 0.10 0\x1b[0m\r\n" ROW4 TAIL,
      1, 2, 2, "", "cut-row"},
+    {"decimal commas, and thousands",
+     HEAD COLS "1.024 256 float sum -1 10,00 0,10 0,10 0 10,00 0,10 0,10 0\n"
+               "1'048'576 262'144 float sum -1 1'000.00 1.05 1.05 0 1,000.00 1.05 1.05 0\n" TAIL,
+     1, 2, 2, "", "cut-row garbled-row"},
+    {"a Markdown table, with blanks of another kind",
+     HEAD COLS
+     "| 1024 | 256 | float | sum | -1 | 10.00 | 0.10 | 0.10 | 0 | 10.00 | 0.10 | 0.10 | "
+     "0 |\n2048\xc2\xa0 512 float sum -1 10.00 0.20\xe2\x80\xaf 0.20 0 10.00 0.20 0.20 0\n" TAIL,
+     1, 2, 2, "", "cut-row"},
+    {"broken at a width, inside numbers",
+     "#    size  count   type  redop root   time  algbw  busbw #wrong   ti\n"
+     "me  algbw  busbw #wrong\n"
+     "     1024    256  float    sum   -1  10.00   0.10   0.10      0 10.\n00   0.10   0.10      "
+     "0\n"
+     "     2048    512  float    sum   -1  10.00   0.20   0.20      0 10.\n00   0.20   0.20      "
+     "0\n"
+     "     4096   1024  float    sum   -1  10.00   0.41   0.41      0 10.\n00   0.41   0.41      "
+     "0\n",
+     1, 3, 3, "", "cut-row split-row wrong-data garbled-row"},
     {"cut off inside a row", HEAD COLS ROW1 "2048 512 float sum -1 10.00 0.20", 1, 2, 1,
      "cut-off cut-row", ""},
     {"cut off between rows", HEAD COLS ROW1, 1, 1, 1, "cut-off", "cut-row"},

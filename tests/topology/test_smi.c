@@ -98,6 +98,26 @@ static const struct {
      "GPU0 X NV4 PIX SYS PIX SYS 0-15 0\nGPU1 NV4 X NODE SYS NODE SYS 0-15 0\n"
      "GPU2 PIX NODE X SYS PIX SYS 0-15 0\nGPU3 SYS SYS SYS X SYS PHB 16-31 1\n"
      "NIC0 PIX NODE PIX SYS X SYS\nNIC1 SYS SYS SYS PHB SYS X\n"},
+    {"prefixes glued to every row",
+     "[1,0]<stdout>:\tGPU0\tGPU1\tGPU2\tGPU3\tNIC0\tNIC1\tCPU Affinity\tNUMA Affinity\n"
+     "[1,0]<stdout>:GPU0\t X \tNV4\tPIX\tSYS\tPIX\tSYS\t0-15\t0\n"
+     "[1,0]<stdout>:GPU1\tNV4\t X \tNODE\tSYS\tNODE\tSYS\t0-15\t0\n"
+     "[1,0]<stdout>:GPU2\tPIX\tNODE\t X \tSYS\tPIX\tSYS\t0-15\t0\n"
+     "[1,0]<stdout>:GPU3\tSYS\tSYS\tSYS\t X \tSYS\tPHB\t16-31\t1\n"
+     "[1,0]<stdout>:NIC0\tPIX\tNODE\tPIX\tSYS\t X \tSYS\n"
+     "[1,0]<stdout>:NIC1\tSYS\tSYS\tSYS\tPHB\tSYS\t X \n"},
+    {"broken inside the last columns",
+     "        GPU0    GPU1    GPU2    GPU3    NIC0    NIC1    CPU Affi\nnity    NUMA Affinity\n"
+     "GPU0     X      NV4     PIX     SYS     PIX     SYS     0-15    \n0\n"
+     "GPU1    NV4      X      NODE    SYS     NODE    SYS     0-15    \n0\n"
+     "GPU2    PIX     NODE     X      SYS     PIX     SYS     0-15    \n0\n"
+     "GPU3    SYS     SYS     SYS      X      SYS     PHB     16-31   \n1\n"
+     "NIC0    PIX     NODE    PIX     SYS      X      SYS\n"
+     "NIC1    SYS     SYS     SYS     PHB     SYS      X\n"},
+    {"CSV", ",GPU0,GPU1,GPU2,GPU3,NIC0,NIC1,CPU Affinity\n"
+            "GPU0, X ,NV4,PIX,SYS,PIX,SYS,0-7,16-23\nGPU1,NV4, X ,NODE,SYS,NODE,SYS,0-7,16-23\n"
+            "GPU2,PIX,NODE, X ,SYS,PIX,SYS,0-7,16-23\nGPU3,SYS,SYS,SYS, X ,SYS,PHB,8-15,24-31\n"
+            "NIC0,PIX,NODE,PIX,SYS,X,SYS\nNIC1,SYS,SYS,SYS,PHB,SYS,X\n"},
     {"affinity in parts",
      "GPU0 GPU1 GPU2 GPU3 NIC0 NIC1 CPU Affinity NUMA Affinity\n"
      "GPU0 X NV4 PIX SYS PIX SYS 0-7, 16-23 0\nGPU1 NV4 X NODE SYS NODE SYS 0-7, 16-23 0\n"

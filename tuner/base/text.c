@@ -60,6 +60,68 @@ int nt_parse_double(const char *text, double *ret, struct nt_err *err)
     return 0;
 }
 
+/* Whether text is digits in groups of three: "1,048,576". */
+static bool in_thousands(const char *text, char sep)
+{
+    size_t lead = strspn(text, "0123456789");
+    if (lead < 1 || lead > 3 || text[0] == '0' || text[lead] != sep) {
+        return false;
+    }
+    for (text += lead; *text == sep; text += 4) {
+        if (strspn(text + 1, "0123456789") != 3) {
+            return false;
+        }
+    }
+    return *text == '\0';
+}
+
+static void drop(char *text, char c)
+{
+    size_t n = 0;
+    for (const char *p = text; *p != '\0'; p++) {
+        if (*p != c) {
+            text[n++] = *p;
+        }
+    }
+    text[n] = '\0';
+}
+
+bool nt_parse_local(const char *text, size_t len, bool decimal_comma, double *ret)
+{
+    char copy[48], *dot, *comma, *end = NULL;
+    double v;
+
+    if (len == 0 || len >= sizeof(copy)) {
+        return false;
+    }
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    if (strspn(copy, "0123456789.,'+-eE") != len) {
+        return false;
+    }
+    drop(copy, '\'');
+    dot = strrchr(copy, '.');
+    comma = strrchr(copy, ',');
+    if (dot != NULL && comma != NULL) { /* the last one is the decimal sign */
+        drop(copy, dot > comma ? ',' : '.');
+    } else if (comma != NULL && in_thousands(copy, ',') &&
+               !(decimal_comma && comma == strchr(copy, ','))) {
+        drop(copy, ',');
+    } else if (dot != NULL && dot != strchr(copy, '.') && in_thousands(copy, '.')) {
+        drop(copy, '.');
+    }
+    comma = strchr(copy, ',');
+    if (comma != NULL) {
+        *comma = '.';
+    }
+    v = strtod(copy, &end);
+    if (end == copy || *end != '\0' || !isfinite(v)) {
+        return false;
+    }
+    *ret = v;
+    return true;
+}
+
 /* The decimal number at the start of text, *end past it; negative, hex, inf and nan are refused. */
 static bool leading_number(const char *text, double *ret, const char **end)
 {

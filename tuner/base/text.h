@@ -11,6 +11,9 @@
 NT_MUST_CHECK int nt_parse_u64(const char *text, uint64_t *ret, struct nt_err *err);
 NT_MUST_CHECK int nt_parse_i64(const char *text, int64_t *ret, struct nt_err *err);
 NT_MUST_CHECK int nt_parse_double(const char *text, double *ret, struct nt_err *err);
+/* A number of another locale, the first len bytes of text: "1,234.5", "1.234,5", "43,72",
+ * "1'048'576". One comma before exactly three digits is read as thousands, unless decimal_comma. */
+NT_MUST_CHECK bool nt_parse_local(const char *text, size_t len, bool decimal_comma, double *ret);
 /* "512", "14K", "14KiB", "3.5M", "1G": binary multiples; a fraction must come out whole. */
 NT_MUST_CHECK int nt_parse_bytes(const char *text, uint64_t *ret, struct nt_err *err);
 /* "90", "90s", "5m", "1h30m", "250ms" into nanoseconds, above 0; a bare number is seconds. */

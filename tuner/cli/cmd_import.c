@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "schema/vocab.h"
+#include "tuner/base/foreign.h"
 #include "tuner/base/hash.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/store_import.h"
@@ -118,7 +119,7 @@ static int import_tables(const struct import_args *o, unsigned n, char **paths, 
         struct nt_buf text;
         struct nt_table *t = NULL;
         nt_buf_init(&text, NT_IMP_MAX_BYTES);
-        rc = nt_buf_read_file(&text, paths[i], err);
+        rc = nt_foreign_read(&text, paths[i], err);
         if (rc == 0) {
             rc = nt_table_parse(paths[i], nt_buf_str(&text), text.len, &t, err);
         }
@@ -153,7 +154,7 @@ static int import_runs(const struct import_args *o, unsigned n, char **paths, st
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         struct nt_buf text;
         nt_buf_init(&text, NT_IMP_MAX_BYTES);
-        rc = nt_buf_read_file(&text, paths[i], err);
+        rc = nt_foreign_read(&text, paths[i], err);
         if (rc == 0) {
             rc = nt_imp_read(paths[i], nt_buf_str(&text), text.len, &files[i], err);
         }

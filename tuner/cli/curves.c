@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "profiles/json/profile.h"
+#include "tuner/base/foreign.h"
 #include "tuner/store/store.h"
 
 enum { CURVES_MAX = 512, POINTS_MAX = 2048 };
@@ -146,7 +147,7 @@ int nt_curves_add_file(struct nt_curves *c, const char *path, struct nt_err *err
     struct nt_table *t = NULL;
     int rc;
     nt_buf_init(&text, NT_IMP_MAX_BYTES);
-    rc = nt_buf_read_file(&text, path, err);
+    rc = nt_foreign_read(&text, path, err);
     if (rc == 0 && is_log(nt_buf_str(&text), text.len)) {
         rc = add_log(c, path, &text, err);
     } else if (rc == 0) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tuner/base/text.h"
+
 /* ESC [ … letter: the colours of a terminal. Returns the bytes to skip. */
 static size_t escape_len(const char *p, size_t len)
 {
@@ -39,6 +41,19 @@ static size_t tag_len(const char *p, size_t len)
     return p[i] == ':' ? i + 1 : i;
 }
 
+/* A blank by another name: no-break, thin or narrow. Returns its bytes, 0 when it is none. */
+static size_t blank_len(const char *p, size_t len)
+{
+    static const char *const blanks[] = {"\xc2\xa0", "\xe2\x80\x89", "\xe2\x80\xaf"};
+    for (size_t i = 0; i < sizeof(blanks) / sizeof(blanks[0]); i++) {
+        size_t n = strlen(blanks[i]);
+        if (len >= n && memcmp(p, blanks[i], n) == 0) {
+            return n;
+        }
+    }
+    return 0;
+}
+
 void nt_line_split(struct nt_line *l, const char *raw, size_t len)
 {
     size_t out = 0, i = 0;
@@ -54,8 +69,13 @@ void nt_line_split(struct nt_line *l, const char *raw, size_t len)
             i += skip;
             continue;
         }
-        l->text[out++] = isspace((unsigned char)raw[i]) || raw[i] == '\0' ? ' ' : raw[i];
-        i++;
+        skip = blank_len(raw + i, len - i);
+        if (skip > 0 || isspace((unsigned char)raw[i]) || raw[i] == '\0' || raw[i] == '|') {
+            l->text[out++] = ' ';
+            i += skip > 0 ? skip : 1;
+            continue;
+        }
+        l->text[out++] = raw[i++];
     }
     while (out > 0 && l->text[out - 1] == ' ') {
         out--;
@@ -103,6 +123,26 @@ bool nt_line_u64(const struct nt_line *l, size_t i, uint64_t *ret)
     return i < l->n && digits(l->word[i], l->len[i], ret);
 }
 
+bool nt_line_count(const struct nt_line *l, size_t i, uint64_t *ret)
+{
+    char plain[24];
+    size_t lead = i < l->n ? strcspn(l->word[i], ",.'") : 0, n = 0;
+    char sep = i < l->n && lead < l->len[i] ? l->word[i][lead] : '\0';
+    if (sep == '\0') {
+        return nt_line_u64(l, i, ret);
+    }
+    for (size_t k = 0; k < l->len[i]; k++) {
+        bool place = k >= lead && (k - lead) % 4 == 0;
+        if (place != (l->word[i][k] == sep) || n + 1 >= sizeof(plain)) {
+            return false;
+        }
+        if (!place) {
+            plain[n++] = l->word[i][k];
+        }
+    }
+    return lead >= 1 && lead <= 3 && (l->len[i] - lead) % 4 == 0 && digits(plain, n, ret);
+}
+
 bool nt_line_i64(const struct nt_line *l, size_t i, int64_t *ret)
 {
     uint64_t v = 0;
@@ -124,7 +164,7 @@ bool nt_line_double(const struct nt_line *l, size_t i, double *ret)
     memcpy(word, l->word[i], l->len[i]);
     word[l->len[i]] = '\0';
     if (strspn(word, "0123456789.eE+-") != l->len[i]) {
-        return false;
+        return nt_parse_local(word, l->len[i], false, ret);
     }
     *ret = strtod(word, &end);
     return *end == '\0' && end != word && *ret > -1e300 && *ret < 1e300;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tuner/base/text.h"
 #include "tuner/import/internal.h"
 #include "tuner/import/line.h"
 
@@ -173,6 +174,7 @@ static bool add_value(struct reader *rd, const struct nt_line *l, size_t i)
         rd->open.stars[n] = true;
     }
     rd->open.integer[n] = memchr(l->word[i], '.', l->len[i]) == NULL &&
+                          memchr(l->word[i], ',', l->len[i]) == NULL &&
                           (memchr(l->word[i], 'e', l->len[i]) == NULL || v >= 1);
     rd->open.v[n] = v;
     rd->open.n++;
@@ -220,20 +222,28 @@ static bool root_here(const struct reader *rd, const struct nt_line *l, size_t i
     return values % 4 == 1 || nt_line_is(l, i, "-1");
 }
 
+/* The word that a row begins with: size, count and type, behind prefixes. l->n: the line is no
+ * row. */
+static size_t row_head(const struct nt_line *l, uint64_t *bytes, uint64_t *count)
+{
+    size_t i = 0;
+    while (i + 2 < l->n &&
+           !(nt_line_count(l, i, bytes) && nt_line_count(l, i + 1, count) && is_type(l, i + 2))) {
+        if (i++ == ROW_PREFIX_WORDS || l->word[i - 1][0] == '#') {
+            return l->n;
+        }
+    }
+    return i + 2 < l->n && *bytes <= (UINT64_C(1) << 50) ? i : l->n;
+}
+
 static bool row(struct reader *rd, const struct nt_line *l)
 {
     uint64_t bytes = 0, count = 0;
-    size_t i = 0;
+    size_t i = row_head(l, &bytes, &count);
     struct nt_imp_run *r;
     struct nt_imp_row *row;
     bool glued = false;
-    while (i + 2 < l->n &&
-           !(nt_line_u64(l, i, &bytes) && nt_line_u64(l, i + 1, &count) && is_type(l, i + 2))) {
-        if (i++ == ROW_PREFIX_WORDS || l->word[i - 1][0] == '#') {
-            return false;
-        }
-    }
-    if (i + 2 >= l->n || bytes > (UINT64_C(1) << 50)) {
+    if (i == l->n) {
         return false;
     }
     close_row(rd);
@@ -510,8 +520,9 @@ static bool summary(struct reader *rd, const struct nt_line *l)
     r->summary = true;
     p += strspn(p, ": ~");
     if (avg != NULL) {
-        double bw = isdigit((unsigned char)*p) ? strtod(p, NULL) : NAN;
-        r->avg_busbw = isfinite(bw) ? bw : NAN;
+        double bw = NAN;
+        bool number = nt_parse_local(p, strspn(p, "0123456789.,e+-"), true, &bw);
+        r->avg_busbw = number ? bw : NAN;
         return true;
     }
     r->out_of_bounds = nt_line_after_u64(l, "Out of bounds values : ", &v) && v < INT64_MAX
@@ -620,22 +631,86 @@ static void one_line(struct reader *rd, const struct nt_line *l)
     }
 }
 
+/* The line at `at` without its end; its length with it is what *ret_next is away. */
+static size_t line_at(const char *text, size_t len, size_t at, size_t *ret_next)
+{
+    const char *end = memchr(text + at, '\n', len - at);
+    size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
+    *ret_next = at + n + 1;
+    return n - (n > 0 && text[at + n - 1] == '\r');
+}
+
+/* The width at which something broke the lines of this text, in the midst of words; 0: nothing
+ * did. Then no line is longer, and several are just as long. */
+static size_t wrap_width(const char *text, size_t len)
+{
+    enum { LEAST = 60, MOST = 300, LINES = 3 };
+    size_t width = 0, lines = 0;
+    for (size_t at = 0, next; at < len; at = next) {
+        size_t n = line_at(text, len, at, &next);
+        lines = n > width ? 1 : lines + (n == width);
+        width = n > width ? n : width;
+    }
+    return width >= LEAST && width <= MOST && lines >= LINES ? width : 0;
+}
+
+/* Whether `next` is what a broken line goes on with: behind a row bare numbers, behind a comment
+ * anything that is neither a comment nor a row. */
+static bool is_rest(const struct nt_line *l, const struct nt_line *next)
+{
+    uint64_t bytes = 0, count = 0;
+    bool is_row = row_head(l, &bytes, &count) < l->n;
+    if (l->n == 0 || next->n == 0 || next->word[0][0] == '#' ||
+        row_head(next, &bytes, &count) < next->n) {
+        return false;
+    }
+    for (size_t i = 0; is_row && i < next->n; i++) {
+        if (strspn(next->word[i], "0123456789.,eE+-*N/A") < next->len[i]) {
+            return false;
+        }
+    }
+    return is_row || l->word[0][0] == '#';
+}
+
+/* Reads the line at `at` together with the pieces that were broken off it. Returns the place of the
+ * next line. */
+static size_t whole_line(struct nt_line *l, const char *text, size_t len, size_t at, size_t width,
+                         uint32_t *lines)
+{
+    char joined[NT_LINE_MAX];
+    struct nt_line next;
+    size_t following, n = line_at(text, len, at, &following), used = n, after;
+    nt_line_split(l, text + at, n);
+    *lines = 1;
+    while (n == width && width > 0 && following < len) {
+        n = line_at(text, len, following, &after);
+        nt_line_split(&next, text + following, n);
+        if (!is_rest(l, &next) || used + n > sizeof(joined)) {
+            break;
+        }
+        if (*lines == 1) {
+            memcpy(joined, text + at, used);
+        }
+        memcpy(joined + used, text + following, n);
+        used += n;
+        nt_line_split(l, joined, used);
+        following = after;
+        (*lines)++;
+    }
+    return following;
+}
+
 int nt_imp_parse_text(struct nt_imp_file *f, const char *text, size_t len, struct nt_err *err)
 {
     struct reader rd = {.f = f, .cols = no_header};
     struct nt_line l;
-    size_t at = 0;
+    size_t at = len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t width = wrap_width(text, len);
+    uint32_t lines = 1;
     (void)err;
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
-        at = 3;
-    }
-    while (at < len) {
-        const char *end = memchr(text + at, '\n', len - at);
-        size_t n = end != NULL ? (size_t)(end - (text + at)) : len - at;
-        rd.line_no++;
-        nt_line_split(&l, text + at, n);
+    for (rd.line_no = 1; at < len; rd.line_no += lines) {
+        at = whole_line(&l, text, len, at, width, &lines);
         one_line(&rd, &l);
-        at += n + 1;
     }
     close_row(&rd);
     return 0;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "tuner/base/foreign.h"
 #include "tuner/base/text.h"
 
 int nt_topology_read_text(const char *text, size_t len, struct nt_topology **ret,
@@ -28,7 +29,7 @@ int nt_topology_read_file(const char *path, struct nt_topology **ret, struct nt_
     int rc;
 
     nt_buf_init(&b, 16U << 20);
-    rc = nt_buf_read_file(&b, path, err);
+    rc = nt_foreign_read(&b, path, err);
     if (rc == 0) {
         rc = nt_wrap(err, nt_topology_read_text(nt_buf_str(&b), b.len, ret, err), "%s",
                      strcmp(path, "-") == 0 ? "stdin" : path);

@@ -25,9 +25,9 @@ struct nt_smi_row {
 
 struct nt_smi_matrix {
     char (*cols)[NT_SMI_NAME];
-    int ncols, ngpus;        /* ngpus: leading GPU columns */
-    bool numa_column, whole; /* whole: all rows and cells are there */
-    char p2p_of;             /* the letter behind -p2p, 'r' unless told */
+    int ncols, ngpus;                  /* ngpus: leading GPU columns */
+    bool numa_column, affinity, whole; /* affinity: that column is there; whole: all rows, cells */
+    char p2p_of;                       /* the letter behind -p2p, 'r' unless told */
     struct nt_smi_row *rows;
     int nrows, row_cap;
     unsigned line, last_line; /* of the header */

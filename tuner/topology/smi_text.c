@@ -121,8 +121,22 @@ static size_t name_at(const char *p, size_t n)
 
 /* ---- lines ---- */
 
+/* A comma of a CSV between two cells; those of a list of CPUs ("0-13,28-41") have digits on both
+ * sides, those of a sentence a blank behind them (as " X " has). */
+static bool parts_cells(const char *p, size_t n, size_t i)
+{
+    size_t next = i + 1;
+    while (next + 1 < n && p[next] == ' ' && p[next + 1] == ' ') {
+        next++;
+    }
+    return p[i] == ',' && next < n &&
+           (p[next] != ' ' ||
+            (next + 1 < n && p[next + 1] == 'X' && (next + 2 >= n || p[next + 2] == ' '))) &&
+           !(i > 0 && isdigit((unsigned char)p[i - 1]) && isdigit((unsigned char)p[next]));
+}
+
 /* Copies a line with what is no text taken out: colour codes (the escape may be lost), carriage
- * returns, no-break spaces, Markdown bars. */
+ * returns, no-break spaces, Markdown bars, a CSV's commas. */
 static size_t clean(char *out, const char *p, size_t n)
 {
     size_t k = 0;
@@ -142,7 +156,7 @@ static size_t clean(char *out, const char *p, size_t n)
         if ((unsigned char)p[i] == 0xc2 && i + 1 < n && (unsigned char)p[i + 1] == 0xa0) {
             out[k++] = ' ';
             i++;
-        } else if (p[i] == '|' || p[i] == '\r') {
+        } else if (p[i] == '|' || p[i] == '\r' || parts_cells(p, n, i)) {
             out[k++] = ' ';
         } else {
             out[k++] = p[i];
@@ -283,11 +297,15 @@ static int on_header(struct nt_smi *r, char *from, char *rest, bool more)
     if (m == NULL) {
         return -(int)r->err->code;
     }
+    m->last_line = r->line;
     if (rest != NULL) {
         m->numa_column = m->numa_column || strstr(rest, "NUMA Aff") != NULL;
         *rest = '\0';
     }
-    m->last_line = r->line;
+    if (more && m->affinity) {
+        return 0; /* "CPU Affi", "nity": broken inside the last columns */
+    }
+    m->affinity = rest != NULL;
     n = tokens_of(from, t, MAX_TOKENS);
     for (int i = 0; i < n && rc == 0; i++) {
         rc = add_columns(r, m, t[i]);
@@ -313,6 +331,23 @@ static bool wrapped_header(const struct nt_smi *r, const struct nt_smi_matrix *m
            !is_column(m, first) && (rest != NULL || name_at(first.p, first.n) > 0);
 }
 
+/* The name of a column at the end of a token whose beginning is a log's prefix. */
+static struct token behind_prefix(const struct nt_smi_matrix *m, struct token t)
+{
+    for (int i = 0; m != NULL && i < m->ncols; i++) {
+        size_t n = strlen(m->cols[i]);
+        if (n < t.n && memcmp(t.p + t.n - n, m->cols[i], n) == 0 &&
+            strchr(":>])}", t.p[t.n - n - 1]) != NULL) {
+            return (struct token){t.p + t.n - n, n};
+        }
+    }
+    while (t.n > 0 && gpu_at(t.p, t.n) != t.n) {
+        t.p++;
+        t.n--;
+    }
+    return t;
+}
+
 /* The device name that a row starts with, behind log prefixes ("[1,0]<stdout>:GPU0"). Returns the
  * index of its token, -1 when the line is no row. */
 static int row_name(const struct nt_smi_matrix *m, const struct token *t, int n, struct token *ret)
@@ -320,12 +355,7 @@ static int row_name(const struct nt_smi_matrix *m, const struct token *t, int n,
     for (int i = 0; i + 1 < n && i < 8; i++) {
         struct nt_smi_cell c[NT_SMI_COLS];
         struct token name = t[i];
-        if (!is_column(m, name)) {
-            while (name.n > 0 && gpu_at(name.p, name.n) != name.n) {
-                name.p++;
-                name.n--;
-            }
-        }
+        name = is_column(m, name) ? name : behind_prefix(m, name);
         if (name.n > 0 && words_of(t[i + 1], c, NT_SMI_COLS) > 0) {
             *ret = name;
             return i;
