@@ -86,8 +86,9 @@ static void take_level(const char *value, unsigned version, struct nt_taken *r)
         char *end;
         long n = strtol(value, &end, 0);
         r->number = old[n < OLD ? n : OLD - 1];
-        if (!blank(end) || n >= OLD - 1) {
-            say(r, NT_TAKE_OTHER, "old numbering 0 to 4: NCCL takes %s", levels[r->number].name);
+        if (!blank(end)) { /* more than 4 is SYS, as NCCL's documentation says */
+            say(r, NT_TAKE_OTHER, "old numbering: NCCL takes %s and drops '%.40s'",
+                levels[r->number].name, end);
         }
         return;
     }

@@ -55,6 +55,17 @@ static const struct lint_case cases[] = {
      "name-not-nccl@1 name-not-nccl@2", "", 0},
     {"a.conf", "NCCL_EXTRA=NCCL_ALGO=Ring,NCCL_IB_HCA=a,b\n", NT_LINT_CONF, "several-in-one@1", "",
      0},
+    {"a.conf", "NCCL_IBEXT_DISABLE=1\nNCCL_PLUGIN_P2P=ucx\nNCCL_VER=2.28\nNCCL_ALOG=Ring\n",
+     NT_LINT_CONF,
+     "name-not-nccl@1 name-not-nccl@2 name-unknown@3 !name-misspelt@3 name-misspelt@4", "", 0},
+    {"a.conf", "nccl_debug=INFO\nNccl_Algo=Ring\n", NT_LINT_CONF, "name-misspelt@1 name-misspelt@2",
+     "", 0},
+    {"a.sh",
+     "NCCL_PACKAGE=2.28\nexport NCCL_OUT=/tmp\necho $NCCL_PACKAGE >${NCCL_OUT}/v\nexport "
+     "NCCL_OTHER=1\n",
+     NT_LINT_SHELL, "name-not-nccl@1 name-not-nccl@2 name-unknown@4 !name-unknown@1", "", 0},
+    {"a.conf", "NCCL_NET_GDR_LEVEL=5\nNCCL_P2P_LEVEL=1x\n", NT_LINT_CONF,
+     "!value-misread@1 value-misread@2", "", 0},
     /* values and pairs */
     {"a.conf", "NCCL_LL128_BUFFSIZE=131072\n", NT_LINT_CONF, "value-outside@1", "", 0},
     {"a.conf", "NCCL_PROTO=^LL\n", NT_LINT_CONF, "ll128-forced@1", "", 0},
@@ -137,7 +148,68 @@ static const struct lint_case cases[] = {
      "collective_type,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks\n"
      "allreduce,0,1,ring,ll,1,1,8\n",
      NT_LINT_TUNER_CSV, "rule-unknown-text@1 !value-misread !rule-shadowed", "", 0},
+    {"a.sh",
+     "#!/bin/sh\nargs=\" -x NCCL_BUFFSIZE=4M\"\nargs+=\" -x NCCL_CROSS_NIC=1 \"\nmpirun -np 8 "
+     "$args ./a\n"
+     "F=\"-x NCCL_IB_TC=4x\"\nmpirun \"$F\" ./a\n",
+     NT_LINT_SHELL, "value-misread@4 !value-misread@6 !several-in-one", "NCCL_CROSS_NIC=1", 0},
+    {"a.sh", "#!/bin/sh\nNCCL_ARGS=\"-x NCCL_ALGO=Ring\"\nmpirun $NCCL_ARGS ./a\n", NT_LINT_SHELL,
+     "!several-in-one", "", 0},
+    {"a.sh", "#!/bin/sh\nexport NCCL_IB_HCA=mlx5_0\nexport NCCL_IB_HCA+=,mlx5_1\n", NT_LINT_SHELL,
+     "!duplicate", "NCCL_IB_HCA=mlx5_0,mlx5_1", 0},
+    {"a.sh",
+     "#!/bin/sh\necho NCCL_BUFFSIZE=4M >> /etc/environment\ncat > run.env <<EOF\nNCCL_IB_TC=4x\n"
+     "NCCL_NET=$NET\nEOF\n",
+     NT_LINT_SHELL, "value-misread@2 value-misread@4 !not-exported", "", 0},
+    {"x.txt", "mpiexec -n 8 -genv NCCL_BUFFSIZE=4M -env NCCL_PROTO LL ./a\n", NT_LINT_SHELL,
+     "value-misread@1", "NCCL_PROTO=LL", 0},
+    {"x.txt", "sudo docker run -eNCCL_BUFFSIZE=4M x\n", NT_LINT_SHELL, "value-misread@1", "", 0},
+    {"x.txt", "apptainer exec --env NCCL_CROSS_NIC=1,NCCL_IB_TC=41 x.sif ./a\n", NT_LINT_SHELL, "",
+     "NCCL_CROSS_NIC=1 NCCL_IB_TC=41", 0},
+    {"x.txt", "NCCL_CROSS_NIC=1 NCCL_NET=IB ./all_reduce_perf -b 8\n", NT_LINT_SHELL,
+     "!depends-on-consumer", "NCCL_CROSS_NIC=1 NCCL_NET=IB", 0},
+    {"x.txt", "declare -x HOME=\"/root\"\ndeclare -x NCCL_BUFFSIZE=\"4M\"\n", NT_LINT_SHELL,
+     "value-misread@2", "", 0},
+    {"a.fish", "set -gx NCCL_BUFFSIZE 4M\nset -x NCCL_CROSS_NIC 1\n", NT_LINT_SHELL,
+     "value-misread@1", "NCCL_CROSS_NIC=1", 0},
+    /* other languages */
+    {"a.toml", "[env]\nNCCL_CROSS_NIC = \"1\"\nNCCL_IB_TC = 41 # why\n# NCCL_ALGO = \"Rng\"\n",
+     NT_LINT_SETTINGS, "!blanks-kept !value-fails", "NCCL_CROSS_NIC=1 NCCL_IB_TC=41", 0},
+    {"a.hcl", "env {\n  NCCL_BUFFSIZE = \"4M\"\n}\n", NT_LINT_SETTINGS,
+     "value-misread@2 !blanks-kept", "", 0},
+    {"a.lua",
+     "setenv(\"NCCL_NET\", \"AWS "
+     "Libfabric\")\npushenv('NCCL_BUFFSIZE','4M')\nos.getenv(\"NCCL_ALGO\")\n",
+     NT_LINT_SETTINGS, "value-misread@2", "NCCL_NET=AWS", 0},
+    {"a.ps1", "$env:NCCL_BUFFSIZE = '4M'\n", NT_LINT_SETTINGS, "value-misread@1", "", 0},
+    {"a.toml", "[a]\nb = 1\n", NT_LINT_SETTINGS, "other-kind", "", 0},
+    {"Makefile", "NCCL_HOME ?= /usr\nCFLAGS = -O2\n", NT_LINT_UNKNOWN, "other-kind !blanks-kept",
+     "", 0},
     /* manifests */
+    {"user-data.yaml",
+     "write_files:\n- path: /etc/nccl.conf\n  content: |\n    NCCL_CROSS_NIC=1\n    NCCL_ALGO = "
+     "Ring\n"
+     "- path: /etc/environment\n  content: |\n    NCCL_BUFFSIZE=4M\n- path: /x.sh\n  content: |\n  "
+     "  NCCL_IB_TC=41\n",
+     NT_LINT_YAML, "blanks-kept@5 value-misread@8 not-exported@11 !not-exported@4 !not-exported@8",
+     "NCCL_CROSS_NIC=1", 0},
+    {"values.yaml",
+     "image: x\nenv:\n  NCCL_CROSS_NIC: 1\n  NCCL_IB_DISABLE: true\n  NCCL_ALGO: null\n",
+     NT_LINT_YAML, "!not-a-string depends-on-consumer@4 !value-fails", "NCCL_CROSS_NIC=1", 0},
+    {"runtime_env.yaml", "env_vars:\n  NCCL_CROSS_NIC: 1\n", NT_LINT_YAML, "not-a-string@2", "", 0},
+    {"conf.yaml", "name: x\nenv_vars:\n  NCCL_CROSS_NIC: 1\n", NT_LINT_YAML, "!not-a-string", "",
+     0},
+    {"compose.yaml", "services:\n  a:\n    environment:\n      NCCL_CROSS_NIC:\n", NT_LINT_YAML,
+     "!not-a-string from-host@4", "", 0},
+    {"task.yaml",
+     "C:\n- Name: a\n  Command:\n  - mpirun\n  - -x\n  - NCCL_IB_TC=4x\n  Environment:\n  - Name: "
+     "NCCL_BUFFSIZE\n"
+     "    Value: 4M\n",
+     NT_LINT_YAML, "value-misread@6 value-misread@9", "", 0},
+    {"form.yaml", "body:\n- description: what's NCCL_DEBUG=INFO?\n", NT_LINT_YAML, "!bad-syntax",
+     "", 0},
+    {"r.json", "{\"apiVersion\": \"v1\", \"env\": [{\"name\": \"NCCL_CROSS_NIC\", \"value\": 1}]}",
+     NT_LINT_JSON_ENV, "not-a-string@1", "", 0},
     {"pod.yaml",
      "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - name: a\n    image: x\n    env:\n"
      "    - name: NCCL_CROSS_NIC\n      value: 1\n    - name: OTHER\n      value: true\n"

@@ -182,7 +182,7 @@ static void test_take(void **state)
         {"NCCL_P2P_LEVEL", "SYS", V228, NT_TAKE_AS_MEANT, 9},
         {"NCCL_P2P_LEVEL", "sys", V228, NT_TAKE_DEFAULT, 0},
         {"NCCL_P2P_LEVEL", "4", V228, NT_TAKE_AS_MEANT, 9},
-        {"NCCL_P2P_LEVEL", "9", V228, NT_TAKE_OTHER, 9},
+        {"NCCL_P2P_LEVEL", "9", V228, NT_TAKE_AS_MEANT, 9},
         {"NCCL_P2P_LEVEL", "P2C", V223, NT_TAKE_DEFAULT, 0},
         {"NCCL_P2P_LEVEL", "P2C", V228, NT_TAKE_AS_MEANT, 6},
         {"NCCL_LAUNCH_MODE", "group", V228, NT_TAKE_AS_MEANT, 1},

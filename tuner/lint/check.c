@@ -48,6 +48,14 @@ static const struct {
     {"NCCL_DIR", "build systems and scripts"},
     {"NCCL_UCX_*", "the UCX network plugin"},
     {"NCCL_SHARP_*", "the SHARP plugin"},
+    {"NCCL_IBEXT_DISABLE", "the RDMA and SHARP plugin"},
+    {"NCCL_PLUGIN_P2P", "the RDMA and SHARP plugin"},
+    {"NCCL_GIB_*", "Google's network plugin"},
+    {"NCCL_TEST_*", "scripts"},
+    {"NCCL_REPO*", "build systems and scripts"},
+    {"NCCL_BRANCH", "build systems and scripts"},
+    {"NCCL_SRC*", "build systems and scripts"},
+    {"NCCL_BUILD*", "build systems and scripts"},
     {"NCCL_CTRAN_*", "Meta's NCCLX"},
     {"NCCL_OFI_*", "scripts; the OFI plugin reads OFI_NCCL_*"},
     {"NCCLTUNE_*", "nccltune"},
@@ -133,15 +141,44 @@ static size_t distance(const char *a, const char *b, size_t limit)
     return row[m];
 }
 
-/* A slip of the pen, not another word: about one letter in six. */
-static const char *slip_of(const char *name)
+/* Whether two short words have the same letters: "ALOG" is a slip of ALGO, VER none of NET. */
+static bool same_letters(const char *a, const char *b)
 {
+    int count[256] = {0};
+    for (; *a != '\0'; a++) {
+        count[(unsigned char)*a]++;
+    }
+    for (; *b != '\0'; b++) {
+        count[(unsigned char)*b]--;
+    }
+    for (size_t i = 0; i < 256; i++) {
+        if (count[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A slip of the pen, not another word: about one letter in six, or the case of them all. */
+static const char *slip_of(const char *written)
+{
+    enum { SHORT = 9 }; /* NCCL_ and four letters: two of them make another word */
     const char *near = NULL;
-    size_t limit = strlen(name) / 6 > 2 ? strlen(name) / 6 : 2;
+    size_t n = strlen(written), limit = n / 6 > 2 ? n / 6 : 2;
+    char name[128];
+    for (size_t i = 0; i <= n && i < sizeof(name); i++) {
+        name[i] = (char)toupper((unsigned char)written[i]);
+    }
+    if (n >= sizeof(name)) {
+        return NULL;
+    }
     for (size_t i = 0; i < nt_tunables_count; i++) {
         size_t d = (nt_tunables[i].flags & NT_F_GONE) == 0
                        ? distance(name, nt_tunables[i].name, limit)
                        : limit + 1;
+        if (d == 2 && n <= SHORT && !same_letters(name, nt_tunables[i].name)) {
+            continue;
+        }
         if (d <= limit && (near == NULL || d < limit)) {
             near = nt_tunables[i].name;
             limit = d;
@@ -156,9 +193,28 @@ static bool several(const char *value)
     return p != NULL && p[5 + strspn(p + 5, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")] == '=';
 }
 
+/* Whether the text itself uses $NAME or ${NAME…: then it is read there. */
+static bool used_in_text(const struct nt_lint_file *f, const char *name)
+{
+    size_t n = strlen(name);
+    const char *p = f->text, *end = f->text + f->len;
+    while (p != NULL && p < end && (p = memmem(p, (size_t)(end - p), name, n)) != NULL) {
+        size_t at = (size_t)(p - f->text);
+        const char *after = p + n;
+        bool whole = after == end || !(isalnum((unsigned char)*after) || *after == '_');
+        if (whole && at > 0 &&
+            (p[-1] == '$' || (at > 1 && strchr("{(", p[-1]) != NULL && p[-2] == '$'))) {
+            return true;
+        }
+        p = after;
+    }
+    return false;
+}
+
 static void unknown(struct nt_lint_file *f, const struct nt_lint_var *v, unsigned *budget)
 {
     const char *who = foreign_reader(v->name), *near = NULL;
+    bool own = false;
     if (who != NULL) {
         nt_lint_find(f, NT_R_NOT_NCCL, v->line, v->name, "read by %s, not by NCCL", who);
         return;
@@ -169,16 +225,24 @@ static void unknown(struct nt_lint_file *f, const struct nt_lint_var *v, unsigne
             return;
         }
     }
+    if (*budget > 0) {
+        (*budget)--;
+        near = slip_of(v->name);
+        own = used_in_text(f, v->name);
+    }
+    if (own && (near == NULL || v->where == NT_W_SHELL)) {
+        if (strncmp(v->name, "NCCL_", 5) == 0) {
+            nt_lint_find(f, NT_R_NOT_NCCL, v->line, v->name,
+                         "read by this text itself, not by NCCL");
+        }
+        return;
+    }
     if (several(v->value)) {
         nt_lint_find(
             f, NT_R_SEVERAL, v->line, v->name,
             "several settings in one variable: NCCL reads none of them, and a comma inside a value "
             "cannot be told from one between settings");
         return;
-    }
-    if (*budget > 0) {
-        (*budget)--;
-        near = slip_of(v->name);
     }
     if (near != NULL) {
         nt_lint_find(f, NT_R_MISSPELT, v->line, v->name, "NCCL has no %s; did you mean %s?",

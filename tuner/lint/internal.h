@@ -30,6 +30,7 @@ void nt_read_systemd(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_shell(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_dockerfile(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_yaml(struct nt_lint_file *f, const char *text, size_t len);
+void nt_read_settings(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_json(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_log(struct nt_lint_file *f, const char *text, size_t len);
 void nt_read_tuner_csv(struct nt_lint_file *f, const char *text, size_t len);
@@ -38,6 +39,12 @@ void nt_read_ucc(struct nt_lint_file *f, const char *text, size_t len);
 
 /* A line as nccl.conf reads it; shared with scripts that write one. */
 void nt_conf_line(struct nt_lint_file *f, const char *line, size_t len, uint32_t number);
+/* A line of an env file. known: it is read by pam_env or another that takes quotes off. */
+void nt_env_line(struct nt_lint_file *f, const char *line, size_t len, uint32_t number, bool known);
+/* What a file of that name is made of: lines for NCCL, lines of an environment, or anything else.
+ */
+enum nt_lint_target { NT_TO_OTHER, NT_TO_CONF, NT_TO_ENV };
+enum nt_lint_target nt_lint_target(const char *path);
 /* A shell text inside another file (RUN, command:). first_line: of its first line. */
 void nt_shell_text(struct nt_lint_file *f, const char *text, size_t len, uint32_t first_line,
                    bool exports_all);

@@ -202,6 +202,58 @@ static bool tuner_rule(const char *text, size_t len)
     return false;
 }
 
+/* "NCCL_DEBUG=INFO ./run": assignments before a program. */
+static bool launches(const char *line, size_t len)
+{
+    static const char *const programs[] = {"mpirun", "mpiexec", "srun", "torchrun", "python", NULL};
+    size_t at = 0, words = 0;
+    while (at < len) {
+        size_t n = 0;
+        const char *eq;
+        while (at < len && (line[at] == ' ' || line[at] == '\t')) {
+            at++;
+        }
+        while (at + n < len && line[at + n] != ' ' && line[at + n] != '\t') {
+            n++;
+        }
+        eq = memchr(line + at, '=', n);
+        if (eq == NULL || !nt_lint_is_name(line + at, (size_t)(eq - line) - at)) {
+            bool path = words > 0 && n > 2 && (line[at] == '/' || memcmp(line + at, "./", 2) == 0);
+            for (size_t i = 0; programs[i] != NULL && !path && words > 0; i++) {
+                path = n >= strlen(programs[i]) &&
+                       strncmp(line + at, programs[i], strlen(programs[i])) == 0;
+            }
+            return path;
+        }
+        words++;
+        at += n;
+    }
+    return false;
+}
+
+static bool is_shell(const char *text, size_t len)
+{
+    static const char *const begins[] = {
+        "#!",           "export ",      "mpirun ",      "srun ",        "source ",
+        "docker run ",  "setenv ",      "mpiexec ",     "torchrun ",    "declare -x ",
+        "podman run ",  "sudo docker ", "sudo podman ", "singularity ", "apptainer ",
+        "set -x NCCL_", "set -gx ",     "kubectl ",     "horovodrun ",  "deepspeed "};
+    struct nt_lines l = {text, text + len, 0};
+    const char *line;
+    size_t n;
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+        if (line_begins(text, len, begins[i])) {
+            return true;
+        }
+    }
+    while (nt_lines_next(&l, &line, &n)) {
+        if (launches(line, n)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static enum nt_lint_form by_content(const char *base, const char *text, size_t len)
 {
     size_t at = 0;
@@ -258,11 +310,7 @@ static enum nt_lint_form by_content(const char *base, const char *text, size_t l
     if (line_begins(text, len, "UCC_")) {
         return NT_LINT_UCC;
     }
-    if (line_begins(text, len, "#!") || line_begins(text, len, "export ") ||
-        line_begins(text, len, "mpirun ") || line_begins(text, len, "srun ") ||
-        line_begins(text, len, "source ") || line_begins(text, len, "docker run ") ||
-        line_begins(text, len, "setenv ") || line_begins(text, len, "mpiexec ") ||
-        line_begins(text, len, "torchrun ")) {
+    if (is_shell(text, len)) {
         return strcasestr(base, "docker") != NULL && ends_with(base, ".env") ? NT_LINT_DOCKER_ENV
                                                                              : NT_LINT_SHELL;
     }
@@ -281,14 +329,26 @@ static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
                    {".slurm", NT_LINT_SLURM},
                    {".sh", NT_LINT_SHELL},
                    {".bash", NT_LINT_SHELL},
+                   {".fish", NT_LINT_SHELL},
                    {".dockerfile", NT_LINT_DOCKERFILE},
+                   {".toml", NT_LINT_SETTINGS},
+                   {".hcl", NT_LINT_SETTINGS},
+                   {".nomad", NT_LINT_SETTINGS},
+                   {".tf", NT_LINT_SETTINGS},
+                   {".tfvars", NT_LINT_SETTINGS},
+                   {".ini", NT_LINT_SETTINGS},
+                   {".lua", NT_LINT_SETTINGS},
+                   {".ps1", NT_LINT_SETTINGS},
+                   {".cmake", NT_LINT_UNKNOWN},
+                   {".mk", NT_LINT_UNKNOWN},
+                   {".py", NT_LINT_UNKNOWN}, /* whose order of execution nobody can read off */
                    {".textproto", NT_LINT_TUNER_PROTO}};
     const char *base = strrchr(name, '/');
     enum nt_lint_form form;
     base = base != NULL ? base + 1 : name;
     form = by_content(base, text, len);
-    if (ends_with(base, ".py")) {
-        return NT_LINT_UNKNOWN; /* a program, whose order of execution nobody can read off */
+    if (strncmp(base, "Makefile", 8) == 0 || ends_with(base, "CMakeLists.txt")) {
+        return NT_LINT_UNKNOWN;
     }
     if (ends_with(base, "Dockerfile") || strncmp(base, "Dockerfile", 10) == 0) {
         return NT_LINT_DOCKERFILE;
@@ -329,6 +389,7 @@ static const nt_lint_reader readers[NT_LINT_FORM_COUNT] = {
     [NT_LINT_YAML] = nt_read_yaml,
     [NT_LINT_JSON_ENV] = nt_read_json,
     [NT_LINT_SYSTEMD] = nt_read_systemd,
+    [NT_LINT_SETTINGS] = nt_read_settings,
     [NT_LINT_ENVIRON] = nt_read_environ,
     [NT_LINT_LOG] = nt_read_log,
     [NT_LINT_TUNER_CSV] = nt_read_tuner_csv,
@@ -394,6 +455,8 @@ int nt_lint_read(const char *name, const char *text, size_t len, const struct nt
         return nt_fail(err, NT_E_INVAL, 0, "%s: more than %d MiB", name, NT_LINT_MAX_BYTES >> 20);
     }
     f->version = opts->version;
+    f->text = text;
+    f->len = len;
     is = form_of(name, text, len);
     f->form = opts->form >= 0 ? (enum nt_lint_form)opts->form : is;
     if (nt_is_utf16(text, len)) {
@@ -419,6 +482,8 @@ int nt_lint_read(const char *name, const char *text, size_t len, const struct nt
     if (f->full) {
         nt_lint_find(f, NT_R_LIMIT, 0, NULL, "more was found than is kept");
     }
+    f->text = NULL;
+    f->len = 0;
     *ret = f;
     return 0;
 }

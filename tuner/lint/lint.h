@@ -35,6 +35,7 @@ enum {
     X(YAML, "yaml", "Kubernetes or Compose manifest")                                              \
     X(JSON_ENV, "json", "JSON with an environment")                                                \
     X(SYSTEMD, "systemd", "systemd unit")                                                          \
+    X(SETTINGS, "settings", "file of another language with an environment")                        \
     X(ENVIRON, "environ", "environment of a process")                                              \
     X(LOG, "log", "log of NCCL")                                                                   \
     X(TUNER_CSV, "tuner-csv", "rules of NCCL's example tuner")                                     \
@@ -64,7 +65,7 @@ extern const char *const nt_lint_form_words[];
     X(FAILS, "value-fails", ERROR, "communicators or calls fail with this value")                  \
     X(EMPTY, "value-empty", WARN, "an empty value is the same as none")                            \
     X(STRANDED, "no-algorithm", ERROR, "collectives are left without any algorithm")               \
-    X(LL128, "ll128-forced", ERROR, "an explicit list that leaves LL128 on skips safety tests")    \
+    X(LL128, "ll128-forced", WARN,  "an explicit list that leaves LL128 on skips safety tests")    \
     X(MISSPELT, "name-misspelt", ERROR, "no release reads this name, but one much like it")        \
     X(UNKNOWN_NAME, "name-unknown", WARN, "no release reads this name")                            \
     X(REMOVED, "name-removed", WARN, "this release no longer reads the name")                      \
@@ -164,7 +165,9 @@ struct nt_lint_file {
     struct nt_lint_finding *findings;
     size_t nfindings;
     bool full;
-    uint8_t depth; /* while reading: texts inside texts */
+    uint8_t depth;    /* while reading: texts inside texts */
+    const char *text; /* while reading: the whole of it, borrowed */
+    size_t len;
 };
 
 struct nt_lint_opts {

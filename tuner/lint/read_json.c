@@ -12,6 +12,7 @@ struct doc {
     size_t at;    /* where the last key was found, on this line */
     uint32_t line;
     unsigned missed; /* keys that were not found */
+    const char *who; /* reads it */
 };
 
 /* jansson keeps no places: the line of the next "key" in the text. Members come in their order, so
@@ -58,8 +59,8 @@ static void value(struct doc *d, const char *name, const json_t *v)
     (void)nt_lint_add(d->f, NT_W_ENV, line_of(d, name), name, strlen(name), s, len);
     if (type != NULL) {
         nt_lint_find(d->f, NT_R_NOT_STRING, line_of(d, name), name,
-                     "%s is %s: an environment holds strings only, and Ray refuses the whole of it",
-                     s, type);
+                     "%s is %s: an environment holds strings only, and %s refuses the whole of it",
+                     s, type, d->who);
     }
 }
 
@@ -120,7 +121,13 @@ static void walk(struct doc *d, const char *key, const json_t *v)
 
 void nt_read_json(struct nt_lint_file *f, const char *text, size_t len)
 {
-    struct doc d = {.f = f, .text = text, .len = len, .line = 1};
+    struct doc d = {.f = f,
+                    .text = text,
+                    .len = len,
+                    .line = 1,
+                    .who = memmem(text, len, "\"apiVersion\"", 12) != NULL ? "Kubernetes' API"
+                           : memmem(text, len, "\"env_vars\"", 10) != NULL ? "Ray"
+                                                                           : "its consumer"};
     json_t *root = NULL;
     struct nt_err err = {0};
     if (nt_json_parse(text, len, "it", &root, &err) != 0) {

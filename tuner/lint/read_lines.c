@@ -116,6 +116,17 @@ void nt_conf_line(struct nt_lint_file *f, const char *line, size_t len, uint32_t
     }
 }
 
+enum nt_lint_target nt_lint_target(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    if (strstr(path, "nccl.conf") != NULL) {
+        return NT_TO_CONF;
+    }
+    return strstr(path, "/etc/environment") != NULL || (dot != NULL && strcmp(dot, ".env") == 0)
+               ? NT_TO_ENV
+               : NT_TO_OTHER;
+}
+
 /* Carriage returns are said once, not at every line. */
 static void carriage_returns(struct nt_lint_file *f, const char *text, size_t len, const char *who)
 {
@@ -194,9 +205,10 @@ void nt_read_docker_env(struct nt_lint_file *f, const char *text, size_t len)
     }
 }
 
-/* The value as a shell or a dotenv reader delivers it; says where others keep more. */
+/* The value as a shell or a dotenv reader delivers it; says where others keep more, unless it is
+ * known who reads it. */
 static void env_value(struct nt_lint_file *f, const char *name, size_t name_len, const char *v,
-                      size_t len, uint32_t number)
+                      size_t len, uint32_t number, bool known)
 {
     size_t end = comment_at(v, len), close = 0;
     const char *differs = NULL;
@@ -229,6 +241,10 @@ static void env_value(struct nt_lint_file *f, const char *name, size_t name_len,
     if (var == NULL || !nt_lint_is_ours(var->name)) {
         return;
     }
+    if (known) {
+        var->unresolved = strchr(var->value, '$') != NULL;
+        return;
+    }
     if (differs != NULL) {
         nt_lint_find(f, NT_R_CONSUMER, number, var->name, "%s", differs);
     }
@@ -243,6 +259,35 @@ static void env_value(struct nt_lint_file *f, const char *name, size_t name_len,
     }
 }
 
+void nt_env_line(struct nt_lint_file *f, const char *line, size_t n, uint32_t number, bool known)
+{
+    const char *eq;
+    size_t name_len;
+    n -= n > 0 && line[n - 1] == '\r';
+    while (n > 0 && is_blank(*line)) {
+        line++;
+        n--;
+    }
+    if (starts(line, n, "export ")) {
+        line += 7;
+        n -= 7;
+    }
+    eq = memchr(line, '=', n);
+    name_len = eq != NULL ? (size_t)(eq - line) : 0;
+    if (n == 0 || *line == '#') {
+        return;
+    }
+    if (eq == NULL || !nt_lint_is_name(line, name_len)) {
+        bool spaced = name_len > 0 && is_blank(line[name_len - 1]);
+        nt_lint_find(f, spaced ? NT_R_BLANKS : NT_R_NO_ASSIGNMENT, number, NULL, "'%.*s': %s",
+                     (int)(n > 60 ? 60 : n), line,
+                     spaced ? "a blank before =: a shell takes the name as a command"
+                            : "no assignment");
+        return;
+    }
+    env_value(f, line, name_len, eq + 1, n - name_len - 1, number, known);
+}
+
 void nt_read_env(struct nt_lint_file *f, const char *text, size_t len)
 {
     struct nt_lines l = {text, text + len, 0};
@@ -250,31 +295,7 @@ void nt_read_env(struct nt_lint_file *f, const char *text, size_t len)
     size_t n;
     carriage_returns(f, text, len, "a shell");
     while (nt_lines_next(&l, &line, &n)) {
-        const char *eq;
-        size_t name_len;
-        n -= n > 0 && line[n - 1] == '\r';
-        while (n > 0 && is_blank(*line)) {
-            line++;
-            n--;
-        }
-        if (starts(line, n, "export ")) {
-            line += 7;
-            n -= 7;
-        }
-        eq = memchr(line, '=', n);
-        name_len = eq != NULL ? (size_t)(eq - line) : 0;
-        if (n == 0 || *line == '#') {
-            continue;
-        }
-        if (eq == NULL || !nt_lint_is_name(line, name_len)) {
-            bool spaced = name_len > 0 && is_blank(line[name_len - 1]);
-            nt_lint_find(f, spaced ? NT_R_BLANKS : NT_R_NO_ASSIGNMENT, l.line, NULL, "'%.*s': %s",
-                         (int)(n > 60 ? 60 : n), line,
-                         spaced ? "a blank before =: a shell takes the name as a command"
-                                : "no assignment");
-            continue;
-        }
-        env_value(f, line, name_len, eq + 1, n - name_len - 1, l.line);
+        nt_env_line(f, line, n, l.line, false);
     }
 }
 

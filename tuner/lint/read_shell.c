@@ -17,6 +17,7 @@ struct word {
     size_t at, len; /* in the pool */
     uint32_t line;
     bool unresolved, quoted, spaced; /* spaced: holds a blank */
+    bool splits;                     /* begins with the bare $NAME of a value with blanks */
 };
 
 struct shell {
@@ -30,7 +31,8 @@ struct shell {
     size_t n;
     char target[256]; /* of > or >> of the current command */
     char heredoc[64];
-    bool heredoc_to_conf, continued;
+    enum nt_lint_target heredoc_to;
+    bool continued;
     unsigned nested; /* if and case that are open */
     unsigned branch; /* number of the current branch of them; 0: none */
     unsigned last_branch;
@@ -72,10 +74,10 @@ static void put_text(struct shell *s, const char *text, size_t len)
     }
 }
 
-static const struct nt_lint_var *known(const struct shell *s, const char *name, size_t len)
+static struct nt_lint_var *known(const struct shell *s, const char *name, size_t len)
 {
     for (size_t i = s->f->nvars; i > 0; i--) {
-        const struct nt_lint_var *v = &s->f->vars[i - 1];
+        struct nt_lint_var *v = &s->f->vars[i - 1];
         if (strlen(v->name) == len && strncmp(v->name, name, len) == 0) {
             return v->unresolved || v->value == NULL || v->where == NT_W_FILE ? NULL : v;
         }
@@ -89,6 +91,7 @@ static void expansion(struct shell *s)
     const char *from = s->p - 1, *name = s->p;
     char open = s->p < s->end ? *s->p : '\0';
     size_t len = 0;
+    bool first = s->w[s->n].len == 0 && !s->w[s->n].quoted;
     const struct nt_lint_var *v;
     if (open == '{') {
         name++;
@@ -113,6 +116,7 @@ static void expansion(struct shell *s)
             ? known(s, name, len)
             : NULL;
     if (v != NULL) {
+        s->w[s->n].splits = s->w[s->n].splits || (first && strpbrk(v->value, " \t\n") != NULL);
         put_text(s, v->value, strlen(v->value));
         return;
     }
@@ -179,6 +183,29 @@ static bool ends_word(char c)
     return isspace((unsigned char)c) || (c != '\0' && strchr(";&|()<>", c) != NULL);
 }
 
+/* The last word, which began with a bare $NAME, as the words that the shell makes of it. */
+static void split_last(struct shell *s)
+{
+    const struct word from = s->w[s->n - 1];
+    char *text = s->pool + from.at;
+    size_t len = from.len;
+    s->n--;
+    for (size_t i = 0; i < len;) {
+        size_t skip = strspn(text + i, " \t\n"), n = strcspn(text + i + skip, " \t\n");
+        i += skip;
+        if (n == 0 || s->n == WORDS_MAX) {
+            break;
+        }
+        s->w[s->n] = from;
+        s->w[s->n].at = from.at + i;
+        s->w[s->n].len = n;
+        s->w[s->n].spaced = false;
+        s->n++;
+        text[i + n] = '\0';
+        i += n + 1;
+    }
+}
+
 /* Reads one word at s->p; true when there was one. */
 static bool read_word(struct shell *s)
 {
@@ -214,6 +241,9 @@ static bool read_word(struct shell *s)
     }
     s->pool[s->used++] = '\0';
     s->n++;
+    if (w->splits && !w->quoted) {
+        split_last(s);
+    }
     return true;
 }
 
@@ -225,7 +255,7 @@ static bool assignment(const struct shell *s, size_t i, size_t *ret_name_len)
     size_t n = eq != NULL ? (size_t)(eq - t) : 0;
     n -= n > 0 && t[n - 1] == '+'; /* A+=b */
     *ret_name_len = n;
-    return i < s->n && eq != NULL && nt_lint_is_name(t, n) && eq == t + n;
+    return i < s->n && eq != NULL && nt_lint_is_name(t, n);
 }
 
 static struct nt_lint_var *set(struct shell *s, enum nt_lint_where where, uint32_t line,
@@ -260,11 +290,23 @@ static struct nt_lint_var *set(struct shell *s, enum nt_lint_where where, uint32
 /* NAME=VALUE at word i, or NAME alone (its value comes from the shell). */
 static void set_word(struct shell *s, size_t i, enum nt_lint_where where, uint32_t command)
 {
+    const char *t = text_of(s, i), *value;
+    char longer[WORD_MAX];
     size_t n = 0;
-    if (assignment(s, i, &n)) {
-        (void)set(s, where, s->w[i].line, text_of(s, i), n, text_of(s, i) + n + 1,
-                  s->w[i].unresolved, command);
+    if (!assignment(s, i, &n)) {
+        return;
     }
+    value = strchr(t, '=') + 1;
+    if (t[n] == '+') { /* A+=b */
+        struct nt_lint_var *had = known(s, t, n);
+        (void)snprintf(longer, sizeof(longer), "%s%s", had != NULL ? had->value : "", value);
+        value = longer;
+        if (had != NULL) { /* it grows, and is not set twice */
+            had->dead = true;
+            where = had->where == NT_W_ENV ? NT_W_ENV : where;
+        }
+    }
+    (void)set(s, where, s->w[i].line, t, n, value, s->w[i].unresolved, command);
 }
 
 /* "ALL,A=1,B=2": a comma always ends a value. */
@@ -281,11 +323,10 @@ static void export_list(struct shell *s, const char *list, uint32_t line, bool u
             last = set(s, NT_W_ENV, line, list, (size_t)(eq - list), value, unresolved, 0);
         } else if (last != NULL && n > 0 && strncmp(list, "ALL", n) != 0 &&
                    nt_lint_is_ours(last->name) && strncmp(list, "NCCL_", n < 5 ? n : 5) != 0) {
-            nt_lint_find(
-                s->f, NT_R_CUT, line, last->name,
-                "Slurm ends the value at the comma: NCCL gets '%.60s', and '%.*s' is taken as a "
-                "variable's name",
-                last->value, (int)(n > 60 ? 60 : n), list);
+            nt_lint_find(s->f, NT_R_CUT, line, last->name,
+                         "a comma ends the value here: NCCL gets '%.60s', and '%.*s' is taken as a "
+                         "variable's name",
+                         last->value, (int)(n > 60 ? 60 : n), list);
             last = NULL;
         }
         list += n + (list[n] == ',');
@@ -318,11 +359,23 @@ static void options(struct shell *s, size_t i, uint32_t command)
     for (; i < s->n; i++) {
         const char *t = text_of(s, i);
         uint32_t line = s->w[i].line;
+        bool list = strcmp(t, "--env") == 0 && strchr(text_of(s, i + 1), ',') != NULL &&
+                    (is_program(s, 0, "singularity") || is_program(s, 0, "apptainer"));
         bool pair = strcmp(t, "-x") == 0 || strcmp(t, "-e") == 0 || strcmp(t, "--env") == 0;
-        if (pair && assignment(s, i + 1, &n)) {
+        if (list) {
+            export_list(s, text_of(s, i + 1), line, s->w[i + 1].unresolved);
+            i++;
+        } else if (pair && assignment(s, i + 1, &n)) {
             set_word(s, ++i, NT_W_ENV, command);
         } else if (pair && i + 1 < s->n && strncmp(text_of(s, i + 1), "NCCL_", 5) == 0) {
             exported(s, text_of(s, ++i), line);
+        } else if (strncmp(t, "-e", 2) == 0 && strncmp(t + 2, "NCCL_", 5) == 0 &&
+                   strchr(t, '=') != NULL) { /* docker's, without a blank */
+            (void)set(s, NT_W_ENV, line, t + 2, strcspn(t + 2, "="), strchr(t, '=') + 1,
+                      s->w[i].unresolved, command);
+        } else if ((strcmp(t, "-genv") == 0 || strcmp(t, "-env") == 0) &&
+                   assignment(s, i + 1, &n)) {
+            set_word(s, ++i, NT_W_ENV, command);
         } else if ((strcmp(t, "-genv") == 0 || strcmp(t, "-env") == 0) && i + 2 < s->n) {
             (void)set(s, NT_W_ENV, line, text_of(s, i + 1), strlen(text_of(s, i + 1)),
                       text_of(s, i + 2), s->w[i + 2].unresolved, command);
@@ -349,13 +402,23 @@ static void options(struct shell *s, size_t i, uint32_t command)
     }
 }
 
-static void conf_text(struct shell *s, const char *text, uint32_t line)
+static void file_line(struct shell *s, enum nt_lint_target to, const char *p, size_t n,
+                      uint32_t line)
+{
+    if (to == NT_TO_CONF) {
+        nt_conf_line(s->f, p, n, line);
+    } else if (to == NT_TO_ENV) {
+        nt_env_line(s->f, p, n, line, true);
+    }
+}
+
+static void file_text(struct shell *s, enum nt_lint_target to, const char *text, uint32_t line)
 {
     struct nt_lines l = {text, text + strlen(text), 0};
     const char *p;
     size_t n;
     while (nt_lines_next(&l, &p, &n)) {
-        nt_conf_line(s->f, p, n, line);
+        file_line(s, to, p, n, line);
     }
 }
 
@@ -368,8 +431,8 @@ static void joined(const struct shell *s, size_t from, char *out, size_t size)
     }
 }
 
-/* echo … >> /etc/nccl.conf, echo … | tee /etc/nccl.conf */
-static void writes_conf(struct shell *s, size_t i, char end)
+/* echo … >> /etc/nccl.conf, echo … | tee /etc/environment */
+static void writes_file(struct shell *s, size_t i, char end)
 {
     bool echo = is(s, i, "echo") || is(s, i, "printf");
     char text[WORD_MAX];
@@ -383,8 +446,8 @@ static void writes_conf(struct shell *s, size_t i, char end)
             *p = '\n';
             memmove(p + 1, p + 2, strlen(p + 2) + 1);
         }
-        if (strstr(s->target, "nccl.conf") != NULL) {
-            conf_text(s, text, s->w[i].line);
+        if (nt_lint_target(s->target) != NT_TO_OTHER) {
+            file_text(s, nt_lint_target(s->target), text, s->w[i].line);
         } else if (end == '|') {
             (void)snprintf(s->piped, sizeof(s->piped), "%s", text);
             s->piped_line = s->w[i].line;
@@ -392,9 +455,7 @@ static void writes_conf(struct shell *s, size_t i, char end)
         }
     } else if (is(s, i, "tee") && s->piped[0] != '\0') {
         joined(s, i + 1, text, sizeof(text));
-        if (strstr(text, "nccl.conf") != NULL) {
-            conf_text(s, s->piped, s->piped_line);
-        }
+        file_text(s, nt_lint_target(text), s->piped, s->piped_line);
     }
     s->piped[0] = '\0';
 }
@@ -502,6 +563,10 @@ static void command(struct shell *s, char end)
                       text_of(s, i + 2), i + 2 < s->n && s->w[i + 2].unresolved, 0);
         } else if (is(s, i, "unset")) {
             forget(s, i);
+        } else if (is(s, i, "set") && text_of(s, i + 1)[0] == '-' &&
+                   strchr(text_of(s, i + 1), 'x') != NULL && nt_lint_is_ours(text_of(s, i + 2))) {
+            (void)set(s, NT_W_ENV, s->w[i].line, text_of(s, i + 2), strlen(text_of(s, i + 2)),
+                      text_of(s, i + 3), i + 3 < s->n && s->w[i + 3].unresolved, 0); /* fish */
         } else if (is(s, i, "set") && (is(s, i + 1, "-a") || is(s, i + 2, "allexport"))) {
             s->exports_all = is(s, i + 1, "-a") || is(s, i + 1, "-o");
         } else if (is(s, i, "set") && is(s, i + 1, "+a")) {
@@ -513,7 +578,7 @@ static void command(struct shell *s, char end)
             options(s, i, line);
             nested_shell(s);
         }
-        writes_conf(s, i, end);
+        writes_file(s, i, end);
     }
     s->n = 0;
     s->used = 0;
@@ -607,12 +672,10 @@ static void heredoc(struct shell *s)
         if (n - tabs == strlen(s->heredoc) && strncmp(line + tabs, s->heredoc, n - tabs) == 0) {
             break;
         }
-        if (s->heredoc_to_conf) {
-            nt_conf_line(s->f, line, n, l.line);
-        }
+        file_line(s, s->heredoc_to, line, n, l.line);
     }
     s->heredoc[0] = '\0';
-    s->heredoc_to_conf = false;
+    s->heredoc_to = NT_TO_OTHER;
 }
 
 static void end_command(struct shell *s, char end)
@@ -620,8 +683,9 @@ static void end_command(struct shell *s, char end)
     if (s->heredoc[0] != '\0') { /* cat > /etc/nccl.conf <<EOF, tee /etc/nccl.conf <<EOF */
         char all[WORD_MAX];
         joined(s, 0, all, sizeof(all));
-        s->heredoc_to_conf = s->heredoc_to_conf || strstr(all, "nccl.conf") != NULL ||
-                             strstr(s->target, "nccl.conf") != NULL;
+        s->heredoc_to = nt_lint_target(s->target) != NT_TO_OTHER ? nt_lint_target(s->target)
+                        : nt_lint_target(all) != NT_TO_OTHER     ? nt_lint_target(all)
+                                                                 : s->heredoc_to;
     }
     if (s->n > 0) {
         command(s, end);

@@ -16,6 +16,7 @@ struct walk {
     unsigned nodes; /* visited: aliases may make a small file large */
     uint32_t first_line;
     char group[128];
+    char file[256]; /* whose content stands beside its path: cloud-init, Ansible, blueprints */
 };
 
 static const char *scalar(const yaml_node_t *n)
@@ -69,15 +70,47 @@ static const char *plain_type(const yaml_node_t *n)
     return NULL;
 }
 
-enum typing { STRINGS, NUMBERS_TOO }; /* Compose takes numbers */
+/* Kubernetes' API and Ray refuse what is no string. Compose takes numbers, and a name without a
+ * value is the host's. Of other files nobody knows who reads them: a name without a value is none.
+ */
+enum typing { STRINGS, COMPOSE, ANYBODY };
+
+/* Values that are no strings: what the consumer makes of them. False: there is no variable. */
+static bool typed(struct walk *w, const char *name, const yaml_node_t *value, enum typing typing)
+{
+    const char *type = plain_type(value);
+    uint32_t line = line_of(w, value);
+    if (type == NULL || (typing != STRINGS && strcmp(type, "a number") == 0)) {
+        return true;
+    }
+    if (typing == COMPOSE && strcmp(type, "null") == 0) {
+        if (nt_lint_is_ours(name)) {
+            (void)nt_lint_add(w->f, NT_W_ENV, line, name, strlen(name), NULL, 0);
+            nt_lint_find(w->f, NT_R_FROM_HOST, line, name, "no value: the host's is passed on");
+        }
+        return false;
+    }
+    if (typing == ANYBODY && strcmp(type, "null") == 0) {
+        return false;
+    }
+    if (typing == ANYBODY) {
+        nt_lint_find(w->f, NT_R_CONSUMER, line, name,
+                     "%.40s without quotes is %s: consumers write it in different ways",
+                     scalar(value), type);
+    } else {
+        nt_lint_find(w->f, NT_R_NOT_STRING, line, name,
+                     "%.40s without quotes is %s; the API wants a string and refuses the manifest",
+                     scalar(value), type);
+    }
+    return true;
+}
 
 static void variable(struct walk *w, const char *name, const yaml_node_t *value, enum typing typing)
 {
-    const char *text = scalar(value), *type = value != NULL ? plain_type(value) : NULL;
+    const char *text = scalar(value);
     struct nt_lint_var *v;
     size_t len = text != NULL ? value->data.scalar.length : 0;
-    bool number = type != NULL && strcmp(type, "a number") == 0;
-    if (text == NULL) {
+    if (text == NULL || !typed(w, name, value, typing)) {
         return;
     }
     v = nt_lint_add(w->f, NT_W_ENV, line_of(w, value), name, strlen(name), text, len);
@@ -90,11 +123,6 @@ static void variable(struct walk *w, const char *name, const yaml_node_t *value,
         v->group = calloc(1, 1);
         w->f->full = true;
     }
-    if (type != NULL && (typing == STRINGS || !number)) {
-        nt_lint_find(w->f, NT_R_NOT_STRING, v->line, name,
-                     "%.40s without quotes is %s; the API wants a string and refuses the manifest",
-                     text, type);
-    }
     if (nt_lint_is_ours(name) && len > 0 && text[len - 1] == '\n') {
         nt_lint_find(w->f, NT_R_BLANKS, v->line, name,
                      "a line end is part of the value: a block scalar with |- or >- has none");
@@ -105,21 +133,39 @@ static void variable(struct walk *w, const char *name, const yaml_node_t *value,
     }
 }
 
+/* Whether a key holds prose: what it says is no shell text. */
+static bool is_prose(const char *key)
+{
+    static const char *const keys[] = {"description", "label", "title",   "summary",
+                                       "placeholder", "help",  "message", NULL};
+    for (size_t i = 0; keys[i] != NULL; i++) {
+        if (strcasecmp(key, keys[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void text_inside(struct walk *w, const char *key, const yaml_node_t *n)
 {
-    const char *s = scalar(n), *dot = strrchr(key, '.');
+    const char *s = scalar(n), *name = w->file[0] != '\0' ? w->file : key;
     size_t len = s != NULL ? n->data.scalar.length : 0;
     uint32_t line = line_of(w, n) + (n->data.scalar.style == YAML_LITERAL_SCALAR_STYLE ||
                                      n->data.scalar.style == YAML_FOLDED_SCALAR_STYLE);
     struct nt_lines l = {s, s != NULL ? s + len : NULL, 0};
-    const char *p;
+    const char *p, *dot;
     size_t m;
-    if (s == NULL || strstr(s, "NCCL") == NULL) {
+    if (s == NULL || strstr(s, "NCCL") == NULL || is_prose(key)) {
         return;
     }
-    if (strstr(key, "nccl.conf") != NULL || (dot != NULL && strcmp(dot, ".conf") == 0)) {
+    dot = strrchr(name, '.');
+    if (nt_lint_target(name) == NT_TO_CONF || (dot != NULL && strcmp(dot, ".conf") == 0)) {
         while (nt_lines_next(&l, &p, &m)) {
             nt_conf_line(w->f, p, m, line + l.line - 1);
+        }
+    } else if (nt_lint_target(name) == NT_TO_ENV && w->file[0] != '\0') {
+        while (nt_lines_next(&l, &p, &m)) {
+            nt_env_line(w->f, p, m, line + l.line - 1, true);
         }
     } else if (w->f->depth < TEXT_DEPTH_MAX) {
         nt_shell_text(w->f, s, len, line, dot != NULL && strcmp(dot, ".env") == 0);
@@ -130,7 +176,7 @@ static void text_inside(struct walk *w, const char *key, const yaml_node_t *n)
 static void command_line(struct walk *w, const yaml_node_t *seq)
 {
     struct nt_buf b;
-    uint32_t line = line_of(w, seq);
+    uint32_t line = line_of(w, seq), at = line;
     nt_buf_init(&b, NT_LINT_MAX_BYTES);
     for (const yaml_node_item_t *i = seq->data.sequence.items.start;
          i < seq->data.sequence.items.top; i++) {
@@ -145,6 +191,9 @@ static void command_line(struct walk *w, const yaml_node_t *seq)
             text_inside(w, "command.sh", n);
             continue;
         }
+        for (; at < line_of(w, n); at++) { /* each word keeps its line */
+            nt_buf_puts(&b, "\\\n ");
+        }
         nt_buf_puts(&b, "'");
         for (const char *c = s; *c != '\0'; c++) {
             nt_buf_printf(&b, *c == '\'' ? "'\\''" : "%c", *c);
@@ -157,20 +206,35 @@ static void command_line(struct walk *w, const yaml_node_t *seq)
     nt_buf_done(&b);
 }
 
+/* Whether env_vars are those of Ray's runtime_env: in a string of that name, or a file of its own.
+ */
+static bool is_ray(const struct walk *w, enum typing typing)
+{
+    static const char *const keys[] = {"working_dir", "pip", "conda", "uv", "py_modules", NULL};
+    const yaml_node_t *root = yaml_document_get_root_node(w->doc);
+    bool found = w->f->depth > 0 || typing == STRINGS;
+    for (size_t i = 0; keys[i] != NULL && !found; i++) {
+        found = member(w, root, keys[i]) != NULL;
+    }
+    return found || (root->type == YAML_MAPPING_NODE &&
+                     root->data.mapping.pairs.top - root->data.mapping.pairs.start == 1);
+}
+
 static void parse(struct nt_lint_file *f, const char *text, size_t len, uint32_t first_line);
 static void node(struct walk *w, const char *key, const yaml_node_t *n, enum typing typing,
                  int depth);
 
 static void pair(struct walk *w, const char *k, const yaml_node_t *v, enum typing typing, int depth)
 {
-    char saved[sizeof(w->group)];
+    char saved[sizeof(w->group)], file[sizeof(w->file)];
     bool sequence = v->type == YAML_SEQUENCE_NODE;
     memcpy(saved, w->group, sizeof(saved));
+    memcpy(file, w->file, sizeof(file));
     if (strcmp(k, "envFrom") == 0 || strcmp(k, "env_file") == 0) {
         nt_lint_find(w->f, NT_R_SOURCED, line_of(w, v), NULL,
                      "%s: variables come from elsewhere; what stands here wins over them", k);
-    } else if ((strcmp(k, "command") == 0 || strcmp(k, "args") == 0 ||
-                strcmp(k, "entrypoint") == 0) &&
+    } else if ((strcasecmp(k, "command") == 0 || strcasecmp(k, "args") == 0 ||
+                strcasecmp(k, "entrypoint") == 0) &&
                sequence) {
         command_line(w, v);
     } else if (strcmp(k, "runtimeEnvYAML") == 0 && scalar(v) != NULL &&
@@ -189,18 +253,29 @@ static void pair(struct walk *w, const char *k, const yaml_node_t *v, enum typin
         } else if (!sequence && strcmp(k, "environment") != 0 && strcmp(k, "env") != 0) {
             (void)snprintf(w->group, sizeof(w->group), "%.120s", k);
         }
-        node(w, k, v, strcmp(k, "environment") == 0 ? NUMBERS_TOO : STRINGS, depth + 1);
+        node(w, k, v,
+             strcmp(k, "environment") == 0                     ? COMPOSE
+             : strcmp(k, "env_vars") == 0 && is_ray(w, typing) ? STRINGS
+                                                               : typing,
+             depth + 1);
     }
     memcpy(w->group, saved, sizeof(saved));
+    memcpy(w->file, file, sizeof(file));
 }
 
 static void mapping(struct walk *w, const yaml_node_t *n, enum typing typing, int depth)
 {
+    static const char *const paths[] = {"path", "dest", "destination", "target", NULL};
     const char *name = scalar(member(w, n, "name"));
+    const char *ecs = scalar(member(w, n, "Name"));
     const yaml_node_t *value = member(w, n, "value"), *from = member(w, n, "valueFrom");
     if (name != NULL &&
         value != NULL) { /* a row of an env list: all names count, for the API refuses all */
         variable(w, name, value, STRINGS);
+        return;
+    }
+    if (ecs != NULL && member(w, n, "Value") != NULL) { /* a container of CloudFormation */
+        variable(w, ecs, member(w, n, "Value"), ANYBODY);
         return;
     }
     if (name != NULL && from != NULL) {
@@ -212,6 +287,11 @@ static void mapping(struct walk *w, const yaml_node_t *n, enum typing typing, in
     }
     if (name != NULL && (member(w, n, "env") != NULL || member(w, n, "image") != NULL)) {
         (void)snprintf(w->group, sizeof(w->group), "container %.100s", name);
+    }
+    w->file[0] = '\0';
+    for (size_t i = 0; paths[i] != NULL && w->file[0] == '\0'; i++) {
+        const char *path = scalar(member(w, n, paths[i]));
+        (void)snprintf(w->file, sizeof(w->file), "%s", path != NULL ? path : "");
     }
     for (const yaml_node_pair_t *p = n->data.mapping.pairs.start; p < n->data.mapping.pairs.top;
          p++) {
@@ -275,6 +355,14 @@ static uint32_t too_deep(const char *text, size_t len)
     return 0;
 }
 
+/* A manifest of Kubernetes says so, a file of Compose has services. */
+static enum typing first_typing(const struct walk *w, const yaml_node_t *root)
+{
+    return member(w, root, "apiVersion") != NULL || w->f->depth > 0 ? STRINGS
+           : member(w, root, "services") != NULL                    ? COMPOSE
+                                                                    : ANYBODY;
+}
+
 static void parse(struct nt_lint_file *f, const char *text, size_t len, uint32_t first_line)
 {
     yaml_parser_t parser;
@@ -307,7 +395,7 @@ static void parse(struct nt_lint_file *f, const char *text, size_t len, uint32_t
         if (documents > 1) {
             (void)snprintf(w.group, sizeof(w.group), "document %u", documents);
         }
-        node(&w, "", root, STRINGS, 0);
+        node(&w, "", root, first_typing(&w, root), 0);
         yaml_document_delete(&doc);
     }
     yaml_parser_delete(&parser);
