@@ -62,6 +62,48 @@ static const struct text_case cases[] = {
      "     4096   1024  float    sum   -1  10.00   0.41   0.41      0 10.\n00   0.41   0.41      "
      "0\n",
      1, 3, 3, "", "cut-row split-row wrong-data garbled-row"},
+    {"the layout before 2019, in milliseconds",
+     "# nThread 1 nGpus 2 minBytes 1048576 maxBytes 1048576 step: 1048576(bytes) warmup iters: 5 "
+     "iters: 20 validation: 1\n"
+     "#   Rank  0 on      alpha device  0 [0x04] Some GPU\n#   Rank  1 on      alpha device  1 "
+     "[0x05] Some GPU\n"
+     "#                                          out-of-place                    in-place\n"
+     "#      bytes             N    type      op     time  algbw  busbw      res     time  algbw  "
+     "busbw      res\n"
+     "     1048576        262144   float     sum    0.100  10.49  10.49    1e-07    0.100  10.49  "
+     "10.49    1e-07\n"
+     " Out of bounds values : 0 OK\n Avg bus bandwidth    : 10.4858\n",
+     1, 1, 1, "rounding-error", "garbled-row implausible wrong-data"},
+    {"rows without a type, one placement of two",
+     "#                                    in-place                       out-of-place\n"
+     "#       size         count     time   algbw   busbw  #wrong     time   algbw   busbw  "
+     "#wrong\n"
+     "     1048576        262144   100.00   10.49   18.35       0\n     2097152        524288   "
+     "100.00   20.97   36.70       0\n",
+     1, 2, 2, "", "cut-row garbled-row"},
+    {"units glued to the names, no data check",
+     "     size(B)    count(elems)     type    time(us)    algbw(GB/s)    busbw(GB/s)\n"
+     "    33554432        33554432    uint8         768          43.69          43.69\n",
+     1, 1, 1, "not-checked", "cut-row garbled-row"},
+    {"records of rccl-tests as CSV, nodes without a header",
+     "numCycle, collective, ranks, rankspernode, gpusperrank, size, type, redop, inplace, time, "
+     "algbw, busbw, #wrong\n"
+     "1, \"AllReduce\", 2, 16, 8, 1, 1048576, \"float\", \"sum\", 0, 100.0, 10.4858, 19.66, \"0\"\n"
+     "1, \"AllReduce\", 2, 16, 8, 1, 1048576, \"float\", \"sum\", 1, 100.0, 10.4858, 19.66, \"7\"\n"
+     "1, \"AllGather\", 2, 16, 8, 1, 1048576, \"float\", \"none\", 1, 100.0, 10.4858, 9.83, "
+     "\"N/A\"\n",
+     2, 2, 2, "wrong-data not-checked", "cut-row cut-off garbled-row"},
+    {"records of rccl-tests as JSON",
+     "[{\"numCycle\": 0, \"name\": \"AlltoAll\", \"gpus\": 8, \"size\": 1048576, \"type\": "
+     "\"half\", \"redop\": \"none\",\n"
+     " \"inPlace\": 0, \"time\": 100.0, \"algBw\": 10.4858, \"busBw\": 9.175, \"wrong\": \"0\"}]\n",
+     1, 1, 1, "", "cut-off garbled-row wrong-data"},
+    {"records one a line",
+     "{\"algBw\":10.4858,\"busBw\":18.35,\"kernel\":2,\"name\":\"AllReduce\",\"ranks\":8,"
+     "\"ranksPerNode\":8,\"size\":1048576,\"time\":100.0}\n"
+     "{\"algBw\":20.9716,\"busBw\":36.7,\"kernel\":2,\"name\":\"AllReduce\",\"ranks\":8,"
+     "\"ranksPerNode\":8,\"size\":2097152,\"time\":100.0}\n",
+     1, 2, 2, "not-checked", "garbled-row"},
     {"cut off inside a row", HEAD COLS ROW1 "2048 512 float sum -1 10.00 0.20", 1, 2, 1,
      "cut-off cut-row", ""},
     {"cut off between rows", HEAD COLS ROW1, 1, 1, 1, "cut-off", "cut-row"},
@@ -220,6 +262,53 @@ static void test_fields(void **state)
     nt_imp_free(f);
 }
 
+/* Which placement a value belongs to, and how many ranks a record says there were. */
+static void test_placements(void **state)
+{
+    static const struct {
+        const char *text;
+        bool out, in;
+        uint32_t world, hosts;
+    } rows[] = {
+        {"# out-of-place\n# size count type redop root time algbw busbw #wrong\n1024 256 float sum "
+         "-1 10.00 0.10 0.10 0\n",
+         true, false, 0, 0},
+        {"# in-place\n# size count type redop root time algbw busbw #wrong\n1024 256 float sum -1 "
+         "10.00 0.10 0.10 0\n",
+         false, true, 0, 0},
+        {"It was run in-place\n\n\n# size count type redop root time algbw busbw #wrong\n1024 256 "
+         "float sum -1 10.00 0.10 0.10 0\n",
+         true, false, 0, 0},
+        {"#   in-place     out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  "
+         "busbw  #wrong\n1024 256 10.00 0.10 0.10 0\n",
+         false, true, 0, 0},
+        {"#   in-place     out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  "
+         "busbw  #wrong\n"
+         "1024 256                                   10.00 0.10 0.10 0\n",
+         true, false, 0, 0},
+        {"{\"name\":\"x\",\"nodes\":2,\"ranks\":16,\"ranksPerNode\":8,\"gpusPerRank\":2,\"size\":"
+         "1024,\"inPlace\":1,\"time\":10.0,"
+         "\"algBw\":0.1,\"busBw\":0.1}",
+         false, true, 32, 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_imp_file *f = NULL;
+        const struct nt_imp_row *r;
+        assert_int_equal(nt_imp_read("a.txt", rows[i].text, strlen(rows[i].text), &f, NULL), 0);
+        assert_int_equal(f->nruns, 1);
+        assert_int_equal(f->runs[0].nrows, 1);
+        r = &f->runs[0].rows[0];
+        if (r->place[0].have != rows[i].out || r->place[1].have != rows[i].in ||
+            (rows[i].world > 0 && f->runs[0].world != rows[i].world) ||
+            f->runs[0].hosts != rows[i].hosts) {
+            fail_msg("%s: %d %d, %u ranks", rows[i].text, r->place[0].have, r->place[1].have,
+                     f->runs[0].world);
+        }
+        nt_imp_free(f);
+    }
+}
+
 static void test_inferred(void **state)
 {
     /* 8 ranks: busbw = algbw × 2 × 7 / 8 */
@@ -292,8 +381,9 @@ static void test_output(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_text), cmocka_unit_test(test_fields),
-                                       cmocka_unit_test(test_inferred), cmocka_unit_test(test_json),
-                                       cmocka_unit_test(test_output)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_fields),
+        cmocka_unit_test(test_placements), cmocka_unit_test(test_inferred),
+        cmocka_unit_test(test_json),       cmocka_unit_test(test_output)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -212,13 +212,24 @@ void nt_imp_free(struct nt_imp_file *f)
     free(f);
 }
 
+/* "[{": a list of records; "[1,0]<stdout>" is a launcher's tag. */
+static bool opens_objects(const char *text, size_t len)
+{
+    size_t i = 0;
+    while (i < len && isspace((unsigned char)text[i])) {
+        i++;
+    }
+    return i < len && text[i] == '{';
+}
+
 static bool looks_like_json(const char *text, size_t len)
 {
     size_t i = 0;
     while (i < len && (isspace((unsigned char)text[i]) || (unsigned char)text[i] >= 0x80)) {
         i++;
     }
-    return i < len && text[i] == '{';
+    return i < len &&
+           (text[i] == '{' || (text[i] == '[' && opens_objects(text + i + 1, len - i - 1)));
 }
 
 int nt_imp_read(const char *name, const char *text, size_t len, struct nt_imp_file **ret,
@@ -239,8 +250,9 @@ int nt_imp_read(const char *name, const char *text, size_t len, struct nt_imp_fi
         goto out;
     }
     nt_sha256_hex(text, len, f->sha256);
-    rc = looks_like_json(text, len) ? nt_imp_parse_json(f, text, len, err)
-                                    : nt_imp_parse_text(f, text, len, err);
+    rc = looks_like_json(text, len)         ? nt_imp_parse_json(f, text, len, err)
+         : nt_imp_is_records_csv(text, len) ? nt_imp_parse_records_csv(f, text, len, err)
+                                            : nt_imp_parse_text(f, text, len, err);
     if (rc == 0) {
         nt_imp_finish(f);
         *ret = f;

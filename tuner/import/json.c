@@ -1,4 +1,5 @@
-/* The JSON that nccl-tests writes with -J (format version 3). */
+/* The JSON that nccl-tests writes with -J (format version 3), and records of others. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,27 +152,20 @@ static void environment(struct nt_imp_file *f, struct nt_imp_run *r, const json_
     }
 }
 
-int nt_imp_parse_json(struct nt_imp_file *f, const char *text, size_t len, struct nt_err *err)
+/* One document of nccl-tests: a run. */
+static int document(struct nt_imp_file *f, const json_t *doc, struct nt_err *err)
 {
-    json_t *doc = NULL;
-    const json_t *results, *args, *v;
+    const json_t *results = json_object_get(doc, "results"), *args, *v;
     struct nt_imp_run *r;
     size_t i;
     int64_t version;
-    int rc = nt_json_parse(text, len, f->name, &doc, err);
-    if (rc != 0) {
-        return rc;
-    }
-    results = json_object_get(doc, "results");
     if (!json_is_array(results) || !json_is_object(json_object_get(doc, "config"))) {
-        rc = nt_fail(err, NT_E_INVAL, 0,
-                     "%s: JSON, but not that of nccl-tests (no config, results)", f->name);
-        goto out;
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "%s: JSON, but not that of nccl-tests (no config, results)", f->name);
     }
     r = nt_imp_add_run(f, 0);
     if (r == NULL) {
-        rc = nt_fail(err, NT_E_NOMEM, 0, "%s", f->name);
-        goto out;
+        return nt_fail(err, NT_E_NOMEM, 0, "%s", f->name);
     }
     version = nt_json_opt_i64(doc, "version", 0);
     if (version != KNOWN_VERSION) {
@@ -209,7 +203,52 @@ int nt_imp_parse_json(struct nt_imp_file *f, const char *text, size_t len, struc
         text_of(words, sizeof(words), v);
         nt_imp_note(&f->notes, NT_IMP_RUN_FAILED, 0, "%s", words);
     }
-out:
-    json_decref(doc);
+    return 0;
+}
+
+/* A document, a record, or a list of either. */
+static int value(struct nt_imp_file *f, const json_t *v, uint32_t line, struct nt_err *err)
+{
+    const json_t *item;
+    size_t i;
+    int rc = 0;
+    if (!json_is_array(v)) {
+        if (!nt_imp_is_record(v)) {
+            return document(f, v, err);
+        }
+        nt_imp_add_record(f, v, line);
+        return 0;
+    }
+    json_array_foreach(v, i, item)
+    {
+        rc = rc == 0 && !json_is_array(item) ? value(f, item, (uint32_t)i + 1, err) : rc;
+    }
+    return rc;
+}
+
+/* Several values one behind the other: results appended to one file, records one a line. */
+int nt_imp_parse_json(struct nt_imp_file *f, const char *text, size_t len, struct nt_err *err)
+{
+    size_t at = 0;
+    uint32_t n = 0;
+    int rc = 0;
+    while (rc == 0) {
+        json_error_t je;
+        json_t *v;
+        while (at < len && (isspace((unsigned char)text[at]) || (unsigned char)text[at] >= 0x80)) {
+            at++; /* the byte order mark too */
+        }
+        if (at == len) {
+            break;
+        }
+        v = json_loadb(text + at, len - at, JSON_REJECT_DUPLICATES | JSON_DISABLE_EOF_CHECK, &je);
+        if (v == NULL) {
+            return nt_fail(err, NT_E_INVAL, 0, "%s is not JSON: line %d: %s", f->name, je.line,
+                           je.text);
+        }
+        rc = value(f, v, ++n, err);
+        json_decref(v);
+        at += (size_t)je.position;
+    }
     return rc;
 }

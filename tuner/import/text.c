@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "schema/vocab.h"
 #include "tuner/base/text.h"
 #include "tuner/import/internal.h"
 #include "tuner/import/line.h"
@@ -21,8 +22,9 @@ enum value { TIME, ALGBW, BUSBW, WRONG, ITER_MIN, ITER_MAX, ITER_P99, ITER_CV, V
 static const struct {
     const char *word;
     enum value value;
-} value_rows[] = {{"time", TIME},      {"cputime", TIME},   {"algbw", ALGBW},  {"busbw", BUSBW},
-                  {"#wrong", WRONG},   {"wrong", WRONG},    {"error", WRONG},  {"i_min", ITER_MIN},
+} value_rows[] = {{"time", TIME},      {"cputime", TIME},   {"algbw", ALGBW},
+                  {"busbw", BUSBW},    {"#wrong", WRONG},   {"wrong", WRONG},
+                  {"error", WRONG},    {"res", WRONG},      {"i_min", ITER_MIN},
                   {"i_max", ITER_MAX}, {"i_p99", ITER_P99}, {"i_cv%", ITER_CV}};
 
 struct columns {
@@ -30,6 +32,9 @@ struct columns {
     int8_t at[VALUES];      /* place of each in a body, -1: not there */
     int op, root;           /* 1: there is such a column, 0: there is none, -1: not known */
     bool header, error;     /* error: the old rounding column instead of #wrong */
+    bool typeless;          /* rows without a type, as mscclpp-test prints them: one body of two */
+    unsigned first;         /* placement of the first body, enum nt_place */
+    double to_us;           /* of times: 2017's are milliseconds */
 };
 
 struct reader {
@@ -38,8 +43,10 @@ struct reader {
     bool failed; /* the current run reported a failure */
     uint32_t line_no;
     struct columns cols;
+    unsigned first; /* of the columns that follow: the line above their names tells */
+    uint32_t first_line;
     struct {
-        bool active, split, stars[MAX_VALUES], inplace_only;
+        bool active, split, stars[MAX_VALUES], second_only;
         size_t row;
         double v[MAX_VALUES]; /* NAN: N/A */
         bool integer[MAX_VALUES];
@@ -48,7 +55,7 @@ struct reader {
 };
 
 static const struct columns no_header = {
-    .bodies = 2, .width = 4, .at = {0, 1, 2, 3, -1, -1, -1, -1}, .op = -1, .root = -1};
+    .bodies = 2, .width = 4, .at = {0, 1, 2, 3, -1, -1, -1, -1}, .op = -1, .root = -1, .to_us = 1};
 
 static struct nt_imp_run *current(struct reader *rd)
 {
@@ -108,7 +115,7 @@ static void fill_cell(const struct reader *rd, unsigned from, struct nt_imp_cell
     double time = value_at(rd, from, TIME), wrong = value_at(rd, from, WRONG);
     double algbw = value_at(rd, from, ALGBW), busbw = value_at(rd, from, BUSBW);
     c->have = isfinite(time) && time > 0;
-    c->time_us = c->have ? time : 0;
+    c->time_us = c->have ? time * rd->cols.to_us : 0;
     c->algbw = isfinite(algbw) ? algbw : 0;
     c->busbw = isfinite(busbw) ? busbw : 0;
     if (isfinite(wrong)) {
@@ -131,7 +138,8 @@ static void close_row(struct reader *rd)
 {
     struct nt_imp_run *r = rd->open.active ? current(rd) : NULL;
     struct nt_imp_row *row;
-    unsigned bodies = rd->open.inplace_only ? 1 : rd->cols.bodies;
+    unsigned bodies = rd->open.second_only ? 1 : rd->cols.bodies, first = rd->cols.first;
+    unsigned least = rd->cols.typeless ? 3 : 4;
     if (r == NULL || rd->open.row >= r->nrows) {
         rd->open.active = false;
         return;
@@ -139,12 +147,13 @@ static void close_row(struct reader *rd)
     rd->open.active = false;
     row = &r->rows[rd->open.row];
     for (unsigned b = 0; b < bodies; b++) {
-        unsigned from = b * rd->cols.width, needed = rd->cols.width < 4 ? rd->cols.width : 4;
+        unsigned from = b * rd->cols.width;
+        unsigned needed = rd->cols.width < least ? rd->cols.width : least;
         if (rd->open.n >= from + needed) {
-            fill_cell(rd, from, &row->place[rd->open.inplace_only ? 1 : b]);
+            fill_cell(rd, from, &row->place[first ^ (rd->open.second_only ? 1 : b)]);
         }
     }
-    if (rd->open.n < rd->cols.width * bodies) {
+    if (rd->open.n < rd->cols.width * bodies && !(rd->cols.typeless && rd->open.n >= least)) {
         nt_imp_note(&rd->f->notes, NT_IMP_CUT_ROW, row->line, "size %llu: %u of %u values",
                     (unsigned long long)row->bytes, rd->open.n, rd->cols.width * bodies);
     } else if (rd->open.split) {
@@ -224,11 +233,13 @@ static bool root_here(const struct reader *rd, const struct nt_line *l, size_t i
 
 /* The word that a row begins with: size, count and type, behind prefixes. l->n: the line is no
  * row. */
-static size_t row_head(const struct nt_line *l, uint64_t *bytes, uint64_t *count)
+static size_t row_head(const struct nt_line *l, bool typeless, uint64_t *bytes, uint64_t *count)
 {
     size_t i = 0;
+    double time;
     while (i + 2 < l->n &&
-           !(nt_line_count(l, i, bytes) && nt_line_count(l, i + 1, count) && is_type(l, i + 2))) {
+           !(nt_line_count(l, i, bytes) && nt_line_count(l, i + 1, count) &&
+             (is_type(l, i + 2) || (typeless && nt_line_double(l, i + 2, &time))))) {
         if (i++ == ROW_PREFIX_WORDS || l->word[i - 1][0] == '#') {
             return l->n;
         }
@@ -239,7 +250,7 @@ static size_t row_head(const struct nt_line *l, uint64_t *bytes, uint64_t *count
 static bool row(struct reader *rd, const struct nt_line *l)
 {
     uint64_t bytes = 0, count = 0;
-    size_t i = row_head(l, &bytes, &count);
+    size_t i = row_head(l, rd->cols.typeless, &bytes, &count);
     struct nt_imp_run *r;
     struct nt_imp_row *row;
     bool glued = false;
@@ -258,8 +269,10 @@ static bool row(struct reader *rd, const struct nt_line *l)
     }
     row->bytes = bytes;
     row->count = count;
-    nt_imp_copy(row->dtype, sizeof(row->dtype), l->word[i + 2], l->len[i + 2]);
-    i += 3;
+    if (!rd->cols.typeless) {
+        nt_imp_copy(row->dtype, sizeof(row->dtype), l->word[i + 2], l->len[i + 2]);
+    }
+    i += rd->cols.typeless ? 2 : 3;
     if (is_op(l, i)) {
         nt_imp_copy(row->op, sizeof(row->op), l->word[i], l->len[i]);
         i++;
@@ -271,8 +284,8 @@ static bool row(struct reader *rd, const struct nt_line *l)
         i++;
     }
     /* An out-of-place half that is left blank: the values stand far to the right. */
-    rd->open.inplace_only = rd->cols.bodies == 2 && i > 0 && i < l->n &&
-                            l->word[i] - (l->word[i - 1] + l->len[i - 1]) > 25;
+    rd->open.second_only = rd->cols.bodies == 2 && i > 0 && i < l->n &&
+                           l->word[i] - (l->word[i - 1] + l->len[i - 1]) > 25;
     while (!glued && i < l->n && add_value(rd, l, i)) {
         i++;
     }
@@ -314,12 +327,20 @@ static bool continues(struct reader *rd, const struct nt_line *l)
     return true;
 }
 
+/* Whether word i names that column; its unit may be glued to it: "time(us)". */
+static bool is_name(const struct nt_line *l, size_t i, const char *name)
+{
+    const char *unit = memchr(l->word[i], '(', l->len[i]);
+    size_t n = unit != NULL ? (size_t)(unit - l->word[i]) : l->len[i];
+    return strlen(name) == n && strncmp(l->word[i], name, n) == 0;
+}
+
 /* The place of word i among the values of the first body; bodies are counted by their times. */
 static void header_value(struct columns *c, const struct nt_line *l, size_t i)
 {
     int kind = -1;
     for (size_t k = 0; k < sizeof(value_rows) / sizeof(value_rows[0]); k++) {
-        kind = nt_line_is(l, i, value_rows[k].word) ? (int)value_rows[k].value : kind;
+        kind = is_name(l, i, value_rows[k].word) ? (int)value_rows[k].value : kind;
     }
     c->bodies += kind == TIME;
     if (c->bodies != 1 || nt_line_is(l, i, "timestamp")) {
@@ -333,15 +354,26 @@ static void header_value(struct columns *c, const struct nt_line *l, size_t i)
 
 static bool header(struct reader *rd, const struct nt_line *l)
 {
-    struct columns c = {.header = true, .at = {-1, -1, -1, -1, -1, -1, -1, -1}};
-    bool size = false, cpu = false;
+    struct columns c = {.header = true,
+                        .typeless = true,
+                        .first = rd->line_no - rd->first_line <= 2 ? rd->first : NT_OUT_OF_PLACE,
+                        .to_us = 1,
+                        .at = {-1, -1, -1, -1, -1, -1, -1, -1}};
+    bool size = false, cpu = false, bytes = false, res = false;
     for (size_t i = 0; i < l->n; i++) {
-        size = size || nt_line_is(l, i, "size");
-        cpu = cpu || nt_line_is(l, i, "cputime");
-        c.op = c.op || nt_line_is(l, i, "redop");
-        c.root = c.root || nt_line_is(l, i, "root");
-        c.error = c.error || nt_line_is(l, i, "error");
+        size = size || is_name(l, i, "size");
+        bytes = bytes || is_name(l, i, "bytes");
+        res = res || is_name(l, i, "res");
+        cpu = cpu || is_name(l, i, "cputime");
+        c.typeless = c.typeless && !is_name(l, i, "type");
+        c.op = c.op || is_name(l, i, "redop") || is_name(l, i, "op");
+        c.root = c.root || is_name(l, i, "root");
+        c.error = c.error || is_name(l, i, "error") || is_name(l, i, "res");
         header_value(&c, l, i);
+    }
+    if (bytes && res && !size) { /* the layout before 2019 */
+        size = true;
+        c.to_us = 1e3;
     }
     if (!size || c.bodies == 0 || c.bodies > 2 || c.width > MAX_WIDTH || c.at[ALGBW] < 0 ||
         c.at[BUSBW] < 0) {
@@ -355,6 +387,24 @@ static bool header(struct reader *rd, const struct nt_line *l)
     return true;
 }
 
+/* "out-of-place   in-place": whose the columns are that the next line names. */
+static void placements(struct reader *rd, const struct nt_line *l)
+{
+    int first = -1;
+    for (size_t i = 0; i < l->n; i++) {
+        bool in = nt_line_is(l, i, "in-place"), out = nt_line_is(l, i, "out-of-place");
+        if (first < 0 && (in || out)) {
+            first = in ? NT_IN_PLACE : NT_OUT_OF_PLACE;
+        } else if (first >= 0 && !in && !out && strchr("(+bp", l->word[i][0]) == NULL) {
+            return; /* a sentence about them */
+        }
+    }
+    if (first >= 0) {
+        rd->first = (unsigned)first;
+        rd->first_line = rd->line_no;
+    }
+}
+
 static bool rank_line(struct reader *rd, const struct nt_line *l)
 {
     size_t k = 0;
@@ -365,7 +415,7 @@ static bool rank_line(struct reader *rd, const struct nt_line *l)
         k++;
     }
     if (k + 6 >= l->n || !nt_line_u64(l, k + 1, &v) || v >= NT_IMP_MAX_RANKS ||
-        strstr(l->text, " Pid ") == NULL) {
+        (strstr(l->text, " Pid ") == NULL && strstr(l->text, " device ") == NULL)) {
         return false;
     }
     r = begin(rd);
@@ -610,6 +660,7 @@ static void one_line(struct reader *rd, const struct nt_line *l)
         context(rd, l);
         return;
     }
+    placements(rd, l);
     if (header(rd, l) || summary(rd, l) || parameters(rd, l) || tool(rd, l) || rank_line(rd, l) ||
         library(rd, l)) {
         return;
@@ -656,12 +707,12 @@ static size_t wrap_width(const char *text, size_t len)
 
 /* Whether `next` is what a broken line goes on with: behind a row bare numbers, behind a comment
  * anything that is neither a comment nor a row. */
-static bool is_rest(const struct nt_line *l, const struct nt_line *next)
+static bool is_rest(const struct nt_line *l, const struct nt_line *next, bool typeless)
 {
     uint64_t bytes = 0, count = 0;
-    bool is_row = row_head(l, &bytes, &count) < l->n;
+    bool is_row = row_head(l, typeless, &bytes, &count) < l->n;
     if (l->n == 0 || next->n == 0 || next->word[0][0] == '#' ||
-        row_head(next, &bytes, &count) < next->n) {
+        row_head(next, typeless, &bytes, &count) < next->n) {
         return false;
     }
     for (size_t i = 0; is_row && i < next->n; i++) {
@@ -675,7 +726,7 @@ static bool is_rest(const struct nt_line *l, const struct nt_line *next)
 /* Reads the line at `at` together with the pieces that were broken off it. Returns the place of the
  * next line. */
 static size_t whole_line(struct nt_line *l, const char *text, size_t len, size_t at, size_t width,
-                         uint32_t *lines)
+                         bool typeless, uint32_t *lines)
 {
     char joined[NT_LINE_MAX];
     struct nt_line next;
@@ -685,7 +736,7 @@ static size_t whole_line(struct nt_line *l, const char *text, size_t len, size_t
     while (n == width && width > 0 && following < len) {
         n = line_at(text, len, following, &after);
         nt_line_split(&next, text + following, n);
-        if (!is_rest(l, &next) || used + n > sizeof(joined)) {
+        if (!is_rest(l, &next, typeless) || used + n > sizeof(joined)) {
             break;
         }
         if (*lines == 1) {
@@ -709,7 +760,7 @@ int nt_imp_parse_text(struct nt_imp_file *f, const char *text, size_t len, struc
     uint32_t lines = 1;
     (void)err;
     for (rd.line_no = 1; at < len; rd.line_no += lines) {
-        at = whole_line(&l, text, len, at, width, &lines);
+        at = whole_line(&l, text, len, at, width, rd.cols.typeless, &lines);
         one_line(&rd, &l);
     }
     close_row(&rd);
