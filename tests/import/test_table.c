@@ -94,6 +94,9 @@ static void test_library(void **state)
                                           {"torch.distributed", "nccl"},
                                           {"torch (NCCL)", "nccl"},
                                           {"nccl_default", "nccl"},
+                                          {"vLLM PyNCCL", "nccl"},
+                                          {"vllm_symm_mem", "vllm_symm_mem"},
+                                          {"baseline", "baseline"},
                                           {"torch_symm_mem", "torch_symm_mem"},
                                           {"nccl_graph_xml", "nccl_graph_xml"},
                                           {"dist_multimem", "dist_multimem"},
@@ -147,6 +150,37 @@ static const struct table_case tables[] = {
     {"wide form of bandwidths", "n,size_bytes,busbw_gbps,busbw_nvls_off\n8,1024,120,100\n", 1,
      "1024,default,120,nvls_off,100,20.0,winner", NULL},
     {"markdown", "| size | a (us) | b (us) |\n|---|---|---|\n| 1K | 10 | 12 |\n", 1,
+     "1024,a,10,b,12,20.0,winner", NULL},
+    {"a micro sign, differences, marks of Markdown",
+     "| Size | A (\xc2\xb5s) | B (\xce\xbcs) | \xce\x94 time | Improvement |\n|:-:|-:|-:|-:|---|\n"
+     "| 1 KB | **10** | `12` | +2 | 1.2x |\n",
+     1, "1024,a,10,b,12,20.0,winner", NULL},
+    {"units in the cells",
+     "| size | a time | b time | a busbw |\n|---|---|---|---|\n| 1 KB | 10 \xc2\xb5s | 0.012 ms | "
+     "5 GB/s |\n",
+     1, "1024,a,10,b,12,20.0,winner", NULL},
+    {"a unit of another kind", "| size | a busbw | b busbw |\n| 1 KB | 10 GB/s | 12 us |\n", 1,
+     ",,,alone", "bad-cell"},
+    {"decimal commas", "Size;backend;time_us\n1K;a;10,125\n1K;b;12,15\n", 1,
+     "1024,a,10.125,b,12.15,20.0,winner", NULL},
+    {"thousands",
+     "size,backend,time_us\n\"1,048,576\",a,\"1,000.5\"\n\"1,048,576\",b,\"1,200.6\"\n", 1,
+     "1048576,a,1000.5,b,1200.6,20.0,winner", NULL},
+    {"sizes in the name", "Msg Size (KiB),nccl us,custom us\n1,12,10\n", 1,
+     "1024,custom,10,nccl,12,20.0,winner", NULL},
+    {"aligned columns below a title, a shape with a comma",
+     "Benchmark of size, time and luck\nWorld Size: 4\n================\n"
+     "Tensor Shape         Tensor Size     a (us)    b (us)    Best (vs b)\n"
+     "(32, 8192)           1 KB            10.00     12.00     a (1.20x)\n================\nDone, "
+     "in 3 s\n",
+     1, "1024,a,10,b,12,20.0,winner", NULL},
+    {"a frame",
+     "+------+--------+--------+\n\xe2\x94\x82 size \xe2\x94\x82 a (us) \xe2\x94\x82 b (us) "
+     "\xe2\x94\x82\n"
+     "\xe2\x94\x82 1 KB \xe2\x94\x82 10     \xe2\x94\x82 12     "
+     "\xe2\x94\x82\n+------+--------+--------+\n",
+     1, "1024,a,10,b,12,20.0,winner", NULL},
+    {"a mean and its deviation", "size,backend,mean_us\n1K,a,10 \xc2\xb1 0.5\n1K,b,12+-1\n", 1,
      "1024,a,10,b,12,20.0,winner", NULL},
     {"milliseconds", "size,backend,time_ms\n1024,a,0.010\n1024,b,0.012\n", 1,
      "1024,a,10,b,12,20.0,winner", NULL},

@@ -266,9 +266,10 @@ const struct nt_command nt_cmd_import = {
     .size = sizeof(struct import_args),
     .run = run_import,
     .details =
-        "nccl-tests reads the text output of nccl-tests and rccl-tests, every layout since 2019, "
-        "and "
-        "the JSON that -J writes. Several files are laid side by side: files that differ only in "
+        "nccl-tests reads the text output of nccl-tests, rccl-tests and mscclpp-test in every "
+        "layout, the JSON that -J writes, and the CSV or JSON of rccl-tests' -Z. A file may be "
+        "compressed by gzip, UTF-16, or a container's log of JSON lines. Several files are laid "
+        "side by side: files that differ only in "
         "\"-rep1\", \"-rep2\" are repeats of one setting. What differs in launch shape, library "
         "version, machine or mode is not compared, unless --across is given, and never "
         "silently.\n\n"

@@ -114,7 +114,8 @@ const struct nt_command nt_cmd_lint = {
     .run = run_lint,
     .details =
         "Reads env files, nccl.conf, shell fragments and launch lines, Dockerfiles, Kubernetes and "
-        "Compose manifests, Slurm scripts, runtime_env JSON, systemd units, NCCL logs, tuner CSVs "
+        "Compose manifests, Slurm scripts, runtime_env JSON, systemd units, TOML, HCL and Lua "
+        "files, NCCL logs, tuner CSVs "
         "and "
         "guest policies. Each is read as its consumer reads it, then as the given release of NCCL "
         "does. Nothing is executed, sourced or followed.\n\n"

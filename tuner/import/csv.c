@@ -2,6 +2,23 @@
 
 #include <string.h>
 
+/* The bytes of the separator at p, 0 when there is none. */
+static size_t separates(const char *p, const char *end, char sep)
+{
+    size_t blanks = 0;
+    if (sep == '|' && end - p >= 3 &&
+        (memcmp(p, "\xe2\x94\x82", 3) == 0 || memcmp(p, "\xe2\x94\x83", 3) == 0)) {
+        return 3; /* bars of a frame */
+    }
+    if (sep != ' ') {
+        return *p == sep;
+    }
+    while (p + blanks < end && p[blanks] == ' ') {
+        blanks++;
+    }
+    return blanks > 1 ? blanks : 0;
+}
+
 void nt_csv_open(struct nt_csv *c, const char *text, size_t len)
 {
     static const char seps[] = ",;\t|";
@@ -19,12 +36,15 @@ void nt_csv_open(struct nt_csv *c, const char *text, size_t len)
                 bool quoted = false;
                 for (const char *q = line; q < eol; q++) {
                     quoted ^= *q == '"';
-                    n += !quoted && *q == seps[s];
+                    n += !quoted && separates(q, eol, seps[s]) > 0;
                 }
                 if (n > best) {
                     best = n;
                     c->sep = seps[s];
                 }
+            }
+            if (best == 0 && memmem(line, (size_t)(eol - line), "  ", 2) != NULL) {
+                c->sep = ' ';
             }
             return;
         }
@@ -32,13 +52,16 @@ void nt_csv_open(struct nt_csv *c, const char *text, size_t len)
     }
 }
 
-static void trim(char **cell)
+void nt_csv_copy(struct nt_csv *c, const struct nt_csv *from)
 {
-    char *s = *cell, *e = s + strlen(s);
-    while (*s == ' ' || *s == '\t') {
-        s++;
-    }
-    while (e > s && (e[-1] == ' ' || e[-1] == '\t' || e[-1] == '\r')) {
+    *c = (struct nt_csv){
+        .p = from->p, .end = from->end, .sep = from->sep, .next_line = from->next_line};
+}
+
+static void trim(char **cell, const char *marks)
+{
+    char *s = *cell + strspn(*cell, marks), *e = s + strlen(s);
+    while (e > s && strchr(marks, e[-1]) != NULL) {
         *--e = '\0';
     }
     *cell = s;
@@ -52,6 +75,9 @@ static void record(struct nt_csv *c)
     c->n = 0;
     c->truncated = false;
     c->cell[c->n++] = c->text;
+    while (c->sep == ' ' && c->p < c->end && *c->p == ' ') {
+        c->p++;
+    }
     while (c->p < c->end && (quoted || *c->p != '\n')) {
         char ch = *c->p++;
         c->next_line += ch == '\n';
@@ -62,7 +88,8 @@ static void record(struct nt_csv *c)
                 quoted = !quoted;
                 continue;
             }
-        } else if (ch == c->sep && !quoted) {
+        } else if (!quoted && separates(c->p - 1, c->end, c->sep) > 0) {
+            c->p += separates(c->p - 1, c->end, c->sep) - 1;
             if (c->n == NT_CSV_COLUMNS || used + 2 >= sizeof(c->text)) {
                 c->truncated = true;
                 continue;
@@ -81,8 +108,9 @@ static void record(struct nt_csv *c)
     c->next_line += c->p < c->end;
     c->p += c->p < c->end;
     for (size_t i = 0; i < c->n; i++) {
-        trim(&c->cell[i]);
+        trim(&c->cell[i], c->sep == '|' ? " \t\r*`" : " \t\r");
     }
+    c->n -= c->sep == ' ' && c->n > 1 && c->cell[c->n - 1][0] == '\0';
 }
 
 bool nt_csv_next(struct nt_csv *c)

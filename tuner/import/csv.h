@@ -17,7 +17,11 @@ struct nt_csv {
     bool truncated; /* more columns or text than fit: the rest was dropped */
 };
 
-/* Skips a byte order mark. The separator is the commonest of , ; tab | in the first record. */
+/* Skips a byte order mark. The separator is the commonest of , ; tab | in the first record; where
+ * there is none and words stand apart by two blanks or more, those (sep is ' '). Bars of a frame
+ * are as good as |; of cells between bars the marks of Markdown are taken off. */
 void nt_csv_open(struct nt_csv *c, const char *text, size_t len);
+/* A reader of its own that goes on where `from` stands. */
+void nt_csv_copy(struct nt_csv *c, const struct nt_csv *from);
 /* The next record that is neither blank nor a comment (# in column 0); false at the end. */
 bool nt_csv_next(struct nt_csv *c);

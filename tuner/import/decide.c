@@ -53,8 +53,9 @@ const char *nt_backend_library(const char *label)
     static const char *const callers[] = {
         "nccl", "pynccl", "torch", "pytorch", "c10d", "distributed", "processgroupnccl", NULL};
     static const char *const neutral[] = {
-        "dist",    "default", "all",   "reduce", "allreduce", "native", "communicator",
-        "backend", "process", "group", "pg",     "allgather", "gather", NULL};
+        "dist",         "default", "all",     "reduce",   "allreduce", "native",
+        "communicator", "backend", "process", "group",    "pg",        "allgather",
+        "gather",       "vllm",    "sglang",  "baseline", "stock",     NULL};
     bool called = false;
     for (const char *p = label; *p != '\0';) {
         size_t n = strcspn(p, " _-.()/:");

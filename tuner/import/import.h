@@ -1,6 +1,6 @@
 /*
- * import - other people's measurements: logs of nccl-tests and rccl-tests in every text layout
- * since 2019, their JSON (version 3), and what is wrong with them.
+ * import - other people's measurements: logs of nccl-tests, rccl-tests and mscclpp-test in every
+ * text layout, their JSON and CSV, and what is wrong with them.
  *
  * Units      times in microseconds as printed, bandwidths in GB/s (10^9), sizes in bytes of the
  *            `size` column.

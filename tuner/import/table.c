@@ -47,24 +47,6 @@ static const struct {
     const char *name;
     enum role role;
 } column_rows[] = {
-    {"size_bytes", ROLE_SIZE},
-    {"bytes", ROLE_SIZE},
-    {"size", ROLE_SIZE},
-    {"msg_size", ROLE_SIZE},
-    {"message_size", ROLE_SIZE},
-    {"msg_bytes", ROLE_SIZE},
-    {"nbytes", ROLE_SIZE},
-    {"message_bytes", ROLE_SIZE},
-    {"msgsize", ROLE_SIZE},
-    {"buffer_size", ROLE_SIZE},
-    {"payload", ROLE_SIZE},
-    {"message", ROLE_SIZE},
-    {"input_size", ROLE_SIZE},
-    {"tensor_size", ROLE_SIZE},
-    {"size_kb", ROLE_SIZE},
-    {"size_kib", ROLE_SIZE},
-    {"size_mb", ROLE_SIZE},
-    {"size_mib", ROLE_SIZE},
     {"collective", ROLE_GROUP},
     {"coll", ROLE_GROUP},
     {"gpus", ROLE_GROUP},
@@ -165,11 +147,33 @@ static const struct {
     {"", ROLE_IGNORED},
 };
 
-/* "Time (us)" -> "time_us" */
+/* Letters of units and of what is no measurement, in ASCII. */
+static const struct {
+    const char *utf8, *ascii;
+} letters[] = {
+    {"\xc2\xb5", "u"}, {"\xce\xbc", "u"}, {"\xce\x94", "delta "}, {"\xe2\x88\x86", "delta "}};
+
+/* "Time (µs)" -> "time_us" */
 static void normal_name(char *out, size_t size, const char *cell)
 {
+    char ascii[200];
     size_t n = 0;
-    for (; *cell != '\0' && n + 1 < size; cell++) {
+    for (; *cell != '\0' && n + 8 < sizeof(ascii); cell++) {
+        const char *as = NULL;
+        for (size_t i = 0; i < sizeof(letters) / sizeof(letters[0]) && as == NULL; i++) {
+            as = strncmp(cell, letters[i].utf8, strlen(letters[i].utf8)) == 0 ? letters[i].ascii
+                                                                              : NULL;
+            cell += as != NULL ? strlen(letters[i].utf8) - 1 : 0;
+        }
+        if (as == NULL) {
+            ascii[n++] = *cell;
+        } else {
+            n += (size_t)snprintf(ascii + n, sizeof(ascii) - n, "%s", as);
+        }
+    }
+    ascii[n] = '\0';
+    n = 0;
+    for (cell = ascii; *cell != '\0' && n + 1 < size; cell++) {
         unsigned char c = (unsigned char)*cell;
         if (isalnum(c) || c == '.' || c == '+') {
             out[n++] = (char)tolower(c);
@@ -245,21 +249,64 @@ static const struct unit *unit_of(const char *name, char *rest, size_t size)
     return NULL;
 }
 
+/* "msg_size_kib": a size, and bytes of one. False: no size. */
+static bool is_size(const char *name, double *ret_scale)
+{
+    static const char *const stems[] = {
+        "size",       "msg_size",     "message_size",  "buffer_size", "tensor_size", "data_size",
+        "input_size", "payload_size", "transfer_size", "msgsize",     "payload",     "message",
+        "msg",        "bytes",        "nbytes",        "buffer"};
+    static const struct {
+        const char *unit;
+        double scale;
+    } scales[] = {{"", 1},          {"_b", 1},        {"_byte", 1},      {"_bytes", 1},
+                  {"_in_bytes", 1}, {"_k", 1024},     {"_kb", 1024},     {"_kib", 1024},
+                  {"_m", 1 << 20},  {"_mb", 1 << 20}, {"_mib", 1 << 20}, {"_g", 1 << 30},
+                  {"_gb", 1 << 30}, {"_gib", 1 << 30}};
+    for (size_t i = 0; i < sizeof(stems) / sizeof(stems[0]); i++) {
+        size_t n = strlen(stems[i]);
+        for (size_t k = 0; k < sizeof(scales) / sizeof(scales[0]); k++) {
+            if (strncmp(name, stems[i], n) == 0 && strcmp(name + n, scales[k].unit) == 0) {
+                *ret_scale = scales[k].scale;
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* What compares the others: "speedup_vs_nccl", "delta_time". */
+static bool is_comparison(const char *name)
+{
+    static const char *const words[] = {"delta", "diff",  "difference", "improvement", "speedup",
+                                        "gain",  "ratio", "change",     "saving",      "winner",
+                                        "best",  "vs",    "pct"};
+    for (size_t n; *name != '\0'; name += n + (name[n] == '_')) {
+        n = strcspn(name, "_");
+        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+            if (strlen(words[i]) == n && strncmp(name, words[i], n) == 0) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static void classify(struct column *c, const char *name)
 {
     static const char *const sd_words[] = {"stdev", "stddev", "std", "sigma", "sd", NULL};
     const struct unit *u;
-    size_t len = strlen(name);
     *c = (struct column){.role = ROLE_UNKNOWN, .scale = 1};
     for (size_t i = 0; i < sizeof(column_rows) / sizeof(column_rows[0]); i++) {
         if (strcmp(name, column_rows[i].name) == 0) {
             c->role = column_rows[i].role;
         }
     }
-    if (c->role == ROLE_SIZE && len > 2) {
-        c->scale = strstr(name, "_k") != NULL                                    ? 1024
-                   : strstr(name, "_mb") != NULL || strstr(name, "_mib") != NULL ? 1048576
-                                                                                 : 1;
+    if (c->role == ROLE_UNKNOWN && is_size(name, &c->scale)) {
+        c->role = ROLE_SIZE;
+    }
+    if (c->role == ROLE_UNKNOWN && is_comparison(name)) {
+        c->role = ROLE_IGNORED;
     }
     u = unit_of(name, c->arm, sizeof(c->arm));
     if (u != NULL) {
@@ -381,34 +428,51 @@ static bool missing(const char *cell)
     return false;
 }
 
-static bool positive(const char *cell, double *ret)
+/* A number above zero, with its unit or without; what stands behind ± is not looked at. *ret_unit:
+ * of the unit's metric, NT_METRIC_COUNT when there is none. */
+static bool positive(const struct nt_csv *c, const char *cell, double *ret,
+                     enum nt_metric *ret_unit)
 {
-    char *end = NULL;
-    double v = strtod(cell, &end);
-    if (end == cell || !isfinite(v) || v <= 0) {
+    static const struct {
+        const char *word;
+        double scale;
+        enum nt_metric metric;
+    } rows[] = {{"", 1, NT_METRIC_COUNT},     {"us", 1, NT_TIME_US},   {"\xc2\xb5s", 1, NT_TIME_US},
+                {"\xce\xbcs", 1, NT_TIME_US}, {"ms", 1e3, NT_TIME_US}, {"ns", 1e-3, NT_TIME_US},
+                {"s", 1e6, NT_TIME_US},       {"GB/s", 1, NT_BUSBW},   {"GBps", 1, NT_BUSBW}};
+    const char *deviation = strstr(cell, "+-");
+    size_t n = strspn(cell, "0123456789.,'+-eE");
+    const char *unit;
+    double v = 0;
+    if (deviation != NULL && deviation < cell + n) {
+        n = (size_t)(deviation - cell);
+    }
+    if (!nt_parse_local(cell, n, c->sep == ';', &v) || v <= 0) {
         return false;
     }
-    while (*end == ' ') {
-        end++;
+    unit = cell + n + strspn(cell + n, " ");
+    if (strncmp(unit, "\xc2\xb1", 2) == 0 || strncmp(unit, "+-", 2) == 0 ||
+        strncmp(unit, "+/-", 3) == 0) {
+        unit += strcspn(unit, "umn");
     }
-    if (strcmp(end, "us") == 0 || strcmp(end, "µs") == 0 || strcmp(end, "x") == 0 || *end == '\0') {
-        *ret = v;
-        return *end != 'x';
-    }
-    if (strcmp(end, "ms") == 0) {
-        *ret = v * 1e3;
-        return true;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (strcmp(unit, rows[i].word) == 0) {
+            *ret = v * rows[i].scale;
+            *ret_unit = rows[i].metric;
+            return true;
+        }
     }
     return false;
 }
 
-static bool size_of(const char *cell, double scale, uint64_t *ret)
+static bool size_of(const struct nt_csv *c, const char *cell, double scale, uint64_t *ret)
 {
+    enum nt_metric unit;
     char text[40];
     size_t n = 0;
     double v = 0;
     if (scale > 1) {
-        if (!positive(cell, &v) || v * scale > 1e15) {
+        if (!positive(c, cell, &v, &unit) || unit != NT_METRIC_COUNT || v * scale > 1e15) {
             return false;
         }
         *ret = (uint64_t)(v * scale + 0.5);
@@ -455,15 +519,17 @@ static void one_value(struct nt_table *t, const struct layout *l, const struct n
 {
     char group[256], arm[192];
     const struct column *col = &l->col[i];
+    enum nt_metric unit;
     if (missing(c->cell[i])) {
         return;
     }
-    if (!positive(c->cell[i], &e.value)) {
+    if (!positive(c, c->cell[i], &e.value, &unit) ||
+        (unit != NT_METRIC_COUNT && (unit == NT_TIME_US) != (l->metric == NT_TIME_US))) {
         nt_imp_note(&t->notes, NT_IMP_BAD_CELL, c->line, "'%.40s' is no %s", c->cell[i],
                     nt_metric_names[l->metric]);
         return;
     }
-    e.value *= col->scale;
+    e.value *= unit == NT_METRIC_COUNT ? col->scale : 1; /* the cell's unit beats the name's */
     e.sd *= e.sd >= 0 ? col->scale : 1;
     joined(l, c, false, group, sizeof(group));
     joined(l, c, true, arm, sizeof(arm));
@@ -487,19 +553,33 @@ static int mode_of(const char *cell)
     return -1;
 }
 
+/* The line of dashes below a Markdown table's names. */
+static bool is_rule(const struct nt_csv *c)
+{
+    bool dashes = false;
+    for (size_t i = 0; i < c->n; i++) {
+        if (strspn(c->cell[i], "-: ") != strlen(c->cell[i])) {
+            return false;
+        }
+        dashes = dashes || c->cell[i][0] != '\0';
+    }
+    return dashes;
+}
+
 static void one_record(struct nt_table *t, const struct layout *l, const struct nt_csv *c)
 {
     uint64_t bytes = 0, v = 0;
     double sd = 0;
     bool sized = false, value = false;
+    enum nt_metric unit;
     struct nt_entry e = {.sd = -1, .repeats = 1, .round = NT_ROUND_UNKNOWN, .coll = -1, .mode = -1};
     for (size_t i = 0; i < l->n && i < c->n; i++) {
         const struct column *col = &l->col[i];
         if (col->role == ROLE_SIZE) {
-            sized = size_of(c->cell[i], col->scale, &bytes);
+            sized = size_of(c, c->cell[i], col->scale, &bytes);
         } else if (col->role == ROLE_SD && strcmp(c->cell[i], "0") == 0) {
             e.sd = 0;
-        } else if (col->role == ROLE_SD && positive(c->cell[i], &sd)) {
+        } else if (col->role == ROLE_SD && positive(c, c->cell[i], &sd, &unit)) {
             e.sd = sd;
         } else if (col->role == ROLE_COUNT && nt_parse_u64(c->cell[i], &v, NULL) == 0) {
             e.repeats = v < 1000000 ? (uint32_t)v : 1000000;
@@ -515,7 +595,7 @@ static void one_record(struct nt_table *t, const struct layout *l, const struct 
         }
     }
     if (!sized) {
-        if (strspn(c->cell[0], "-: ") != strlen(c->cell[0]) || c->cell[0][0] == '\0') {
+        if (!is_rule(c)) {
             nt_imp_note(&t->notes, NT_IMP_BAD_CELL, c->line, "no size in this row");
         }
         return;
@@ -526,6 +606,60 @@ static void one_record(struct nt_table *t, const struct layout *l, const struct 
             value = true;
         }
     }
+}
+
+/* Whether the next record has a size: names that head no such column are a sentence's. */
+static bool heads_rows(const struct nt_csv *at, const struct layout *l)
+{
+    struct nt_csv *c = malloc(sizeof(*c));
+    bool found = false, rule = true;
+    if (c == NULL) {
+        return true;
+    }
+    nt_csv_copy(c, at);
+    while (rule && nt_csv_next(c)) {
+        rule = is_rule(c) || c->n == 1;
+    }
+    for (size_t i = 0; i < l->n && i < c->n && !rule; i++) {
+        uint64_t bytes;
+        found = found ||
+                (l->col[i].role == ROLE_SIZE && size_of(c, c->cell[i], l->col[i].scale, &bytes));
+    }
+    free(c);
+    return found;
+}
+
+/* The first line that names the columns; above it, a text may stand. Without one the error is about
+ * the first line. */
+static int find_header(struct nt_csv *c, struct layout *l, const char *name, const char *text,
+                       size_t len, struct nt_err *err)
+{
+    enum { LINES = 200 };
+    size_t at = 0;
+    int first = 0;
+    for (unsigned n = 0, line = 1; n < LINES && at < len; n++) {
+        const char *eol = memchr(text + at, '\n', len - at);
+        int rc;
+        nt_csv_open(c, text + at, len - at);
+        c->next_line = line;
+        if (!nt_csv_next(c)) {
+            break;
+        }
+        if (n == 0 && is_tuner_rule(c)) {
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "%s: not a table of measurements but rules for NCCL's example tuner "
+                           "(lint reads them)",
+                           name);
+        }
+        rc = layout_of(l, c, name, first == 0 ? err : NULL);
+        if (rc == 0 && (n == 0 || heads_rows(c, l))) {
+            return 0;
+        }
+        first = first == 0 ? rc : first;
+        at = eol != NULL ? (size_t)(eol - text) + 1 : len;
+        line++;
+    }
+    return first != 0 ? first : nt_fail(err, NT_E_INVAL, 0, "%s: empty", name);
 }
 
 int nt_table_parse(const char *name, const char *text, size_t len, struct nt_table **ret,
@@ -547,24 +681,14 @@ int nt_table_parse(const char *name, const char *text, size_t len, struct nt_tab
     if (rc != 0) {
         goto out;
     }
-    nt_csv_open(c, text, len);
-    if (!nt_csv_next(c)) {
-        rc = nt_fail(err, NT_E_INVAL, 0, "%s: empty", name);
-        goto out;
-    }
-    if (is_tuner_rule(c)) {
-        rc = nt_fail(
-            err, NT_E_INVAL, 0,
-            "%s: not a table of measurements but rules for NCCL's example tuner (lint reads "
-            "them)",
-            name);
-        goto out;
-    }
-    rc = layout_of(l, c, name, err);
+    rc = find_header(c, l, name, text, len, err);
     if (rc == 0) {
         rc = nt_table_new(name, l->metric, &t, err);
     }
     while (rc == 0 && nt_csv_next(c)) {
+        if (c->n == 1 && l->n > 2 && (c->sep == '|' || c->sep == ' ')) {
+            continue; /* text behind the table, frames */
+        }
         if (c->truncated || (c->n != l->n && c->n > 1)) {
             nt_imp_note(&t->notes, NT_IMP_BAD_CELL, c->line,
                         "%zu cells where the first row has %zu", c->n, l->n);
