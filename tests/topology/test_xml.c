@@ -74,11 +74,25 @@ static const struct {
     {"not closed", "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"01:00.0\"></cpu></system>",
      "an element is not closed"},
     {"not well-formed", "<system version=\"1\"><cpu numaid=0/></system>", "not well-formed"},
+    {"cut in the middle",
+     "<system version=\"1\"><cpu numaid=\"0\">" GPU("01:00.0", "0") "\n  ...\n</cpu></system>",
+     "cut in the middle"},
+    {"a launcher's tags",
+     "[1,0]<stdout>:<system version=\"1\">\n[1,0]<stdout>:<cpu numaid=\"0\">" GPU(
+         "01:00.0", "0") "\n[1,0]<stdout>:</cpu></system>\n",
+     NULL},
+    {"escaped for a web page",
+     "&lt;system version=&quot;1&quot;&gt;&lt;cpu numaid=&#34;0&#34;&gt;&lt;pci "
+     "busid=&quot;01:00.0&quot; class=&quot;0x030200&quot;/&gt;"
+     "&lt;/cpu&gt;&lt;/system&gt;",
+     NULL},
     {"graph file", "<graphs version=\"1\"><graph id=\"0\"/></graphs>", "an NCCL graph file"},
     {"hwloc",
      "<?xml version=\"1.0\"?><!DOCTYPE topology SYSTEM \"hwloc2.dtd\"><topology version=\"2.0\"/>",
      "hwloc"},
     {"smi log", "<nvidia_smi_log><gpu/></nvidia_smi_log>", "nvidia-smi -q -x"},
+    {"MSCCL", "<algo name=\"a\" nchunksperloop=\"8\" nchannels=\"4\"><gpu id=\"0\"/></algo>",
+     "an algorithm of MSCCL"},
     {"web page", "<html><body/></html>", "starts with <html>"},
     {"entities", "<!DOCTYPE a [<!ENTITY b \"c\">]><system version=\"1\"/>", NULL /* see below */},
 };

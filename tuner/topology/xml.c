@@ -417,6 +417,8 @@ static void refuse_root(struct reader *r, const char *name, const char **atts)
         (void)stop(r, NT_E_INVAL,
                    "an hwloc topology (lstopo), not NCCL's; NCCL_TOPO_DUMP_FILE "
                    "writes that");
+    } else if (strcmp(name, "algo") == 0 && attr(atts, "nchunksperloop") != NULL) {
+        (void)stop(r, NT_E_INVAL, "an algorithm of MSCCL, not a topology; NCCL does not read it");
     } else if (strcmp(name, "nvidia_smi_log") == 0) {
         (void)stop(r, NT_E_INVAL, "the output of nvidia-smi -q -x; `nvidia-smi topo -m` is needed");
     } else {
@@ -474,6 +476,26 @@ static void XMLCALL on_end(void *arg, const char *name)
     }
 }
 
+/* Text between elements is a log's prefix, but for the dots that stand for what was left out. */
+static void XMLCALL on_text(void *arg, const char *s, int len)
+{
+    static const char *const marks[] = {"...", "[...]", "....", "\xe2\x80\xa6", "(...)", "[snip]"};
+    struct reader *r = arg;
+    while (len > 0 && (*s == ' ' || *s == '\t' || *s == '\n')) {
+        s++;
+        len--;
+    }
+    while (len > 0 && (s[len - 1] == ' ' || s[len - 1] == '\r' || s[len - 1] == '\t')) {
+        len--;
+    }
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]) && r->rc == 0; i++) {
+        if (strlen(marks[i]) == (size_t)len && memcmp(s, marks[i], (size_t)len) == 0) {
+            (void)stop(r, NT_E_INVAL, "cut in the middle: '%s' stands for elements left out",
+                       marks[i]);
+        }
+    }
+}
+
 /* ---- the text around it ---- */
 
 static const char *find(const char *text, size_t len, const char *what)
@@ -495,7 +517,8 @@ static bool blank_markup(char *text, size_t len)
 {
     static const struct {
         const char *open, *close;
-    } kinds[] = {{"<!--", "-->"}, {"<?", "?>"}, {"<!", ">"}};
+    } kinds[] = {{"<!--", "-->"},   {"<?", "?>"},      {"<!", ">"}, /* and a launcher's tags: */
+                 {"<stdout>", ">"}, {"<stderr>", ">"}, {"<stddiag>", ">"}};
     char *p = text, *end = text + len;
 
     while ((p = memchr(p, '<', (size_t)(end - p))) != NULL) {
@@ -559,6 +582,7 @@ static int parse(struct reader *r, const char *text, size_t len)
 
     XML_SetUserData(r->parser, r);
     XML_SetElementHandler(r->parser, on_start, on_end);
+    XML_SetCharacterDataHandler(r->parser, on_text);
     if (XML_Parse(r->parser, open, sizeof(open) - 1, 0) == XML_STATUS_ERROR ||
         XML_Parse(r->parser, text, (int)len, 0) == XML_STATUS_ERROR ||
         XML_Parse(r->parser, close, sizeof(close) - 1, 1) == XML_STATUS_ERROR) {
