@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """check_others.py NCCLTUNE: import, lint, workload and explain as a user meets them: words, files and exit codes."""
+import gzip
 import json
 import pathlib
 import subprocess
@@ -17,7 +18,8 @@ FILES = {
     "bad.csv": "a,b\n1,2\n",
     "ok.conf": "NCCL_IB_TC=41\n", "bad.conf": "NCCL_BUFFSIZE=4M\n", "order.conf": "NCCL_BUFFSIZE=4M\nexport NCCL_DEBUG=INFO\nNCCL_ALGO=Tre",
     "topo.xml": '<system version="1"/>', "wide.log": (HEAD + ROW.format(10, 0.82)).encode("utf-16"),
-    "wide.conf": "NCCL_ALGO=Ring\n".encode("utf-16"), "wide.csv": "size_bytes,backend,time_us\n".encode("utf-16-le"),
+    "wide.conf": "NCCL_ALGO=Ring\n".encode("utf-16"), "wide.csv": "size_bytes,backend,time_us\n1K,a,10\n1K,b,12\n".encode("utf-16-le"),
+    "packed.log": gzip.compress((HEAD + ROW.format(10, 0.82)).encode()),
     "csi.conf": "NCCL_FOO=\x9b31mred\n\x9b2J\n",
     "fast.csv": "collective,ranks,size_bytes,backend,time_us\nall_reduce,8,1024,a,1e-300\nall_reduce,8,1024,b,5\n",
     "two.xml": '<system version="1"><cpu numaid="0">' + "".join(
@@ -36,8 +38,9 @@ CASES = [
     (["import", "nccl-tests", "cut.log", "-n"], 1, ["[cut-off]", "[no-results]"], "no result"),
     (["import", "nccl-tests", "topo.xml", "-n"], 2, ["[no-results]"], "no output of nccl-tests"),
     (["import", "nccl-tests", "cut.log", "topo.xml", "-n"], 1, ["[no-results]"], "no result"),
-    (["import", "nccl-tests", "wide.log", "-n"], 2, [], "UTF-16"),
-    (["import", "table", "wide.csv", "-n"], 2, [], "UTF-16"),
+    (["import", "nccl-tests", "wide.log", "-n"], 0, ["8K"], ""),
+    (["import", "nccl-tests", "packed.log", "-n"], 0, ["8K"], ""),
+    (["import", "table", "wide.csv", "-n"], 0, ["20.0 %"], ""),
     (["lint", "wide.conf"], 1, ["UTF-16"], "1 error"),
     (["lint", "csi.conf"], 0, ["NCCL_FOO = ?31mred"], ""),
     (["import", "table", "t.csv", "--db", "d.db", "--format", "json"], 0, ['"verdict": "winner"'], "stored as import 3"),

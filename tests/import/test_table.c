@@ -180,6 +180,16 @@ static const struct table_case tables[] = {
      "\xe2\x94\x82 1 KB \xe2\x94\x82 10     \xe2\x94\x82 12     "
      "\xe2\x94\x82\n+------+--------+--------+\n",
      1, "1024,a,10,b,12,20.0,winner", NULL},
+    {"no unit, too short for microseconds, a column of words",
+     "| Tensor Size | a | b | Result |\n|---|---|---|---|\n| 1 MiB | 0.010 | 0.012 | a beats b "
+     "|\n| 512 MiB | 1.5 | 1.2 | b beats a |\n",
+     2, "1048576,a,10,b,12,20.0,winner", "inferred"},
+    {"two tables of one text",
+     "TP=4\n\nSize    a us   b us\n--------------------\n1 KB    10     12\n\nWorld Size: 8\nSize  "
+     "  b us   a us   c us\n1 KB    10     12    11\n",
+     2, "\"8 ranks, table 2\",1024,b,10,c,11,10.0,winner", NULL},
+    {"another metric below", "size,a us,b us\n1K,10,12\nsize,a busbw,b busbw\n1K,99,98\n", 1,
+     "1024,a,10,b,12,20.0,winner", "not-compared"},
     {"a mean and its deviation", "size,backend,mean_us\n1K,a,10 \xc2\xb1 0.5\n1K,b,12+-1\n", 1,
      "1024,a,10,b,12,20.0,winner", NULL},
     {"milliseconds", "size,backend,time_ms\n1024,a,0.010\n1024,b,0.012\n", 1,

@@ -31,6 +31,7 @@ struct nt_table {
     enum nt_metric metric;
     struct nt_entry *entries;
     size_t n;
+    bool no_unit;          /* while reading: no cell has said one */
     char **groups, **arms; /* in order of appearance */
     size_t ngroups, narms;
     struct nt_imp_notes notes;

@@ -256,6 +256,12 @@ static int refuse(const struct nt_smi *r, bool p2p, const char *text)
     char first[80];
     size_t skip = strspn(text, " \t\r\n");
 
+    if (strstr(text, "ROCm System Management") != NULL || strstr(text, "LINK TYPE TABLE") != NULL ||
+        strstr(text, "HOPS TABLE") != NULL) {
+        return nt_fail(r->err, NT_E_INVAL, 0,
+                       "the output of rocm-smi or amd-smi; the XML that RCCL writes with "
+                       "NCCL_TOPO_DUMP_FILE is needed");
+    }
     if (r->trouble[0] != '\0') {
         return nt_fail(r->err, NT_E_INVAL, 0, "an error message, not a topology: %s", r->trouble);
     }

@@ -487,7 +487,6 @@ static void look_for_trouble(struct nt_smi *r, const char *line)
                                         "couldn't communicate",
                                         "Insufficient",
                                         "rror:",
-                                        "ROCm System Management",
                                         "ERROR"};
     if (strstr(line, "| NVIDIA-SMI") != NULL || strstr(line, "NVIDIA-SMI 4") != NULL ||
         strstr(line, "NVIDIA-SMI 5") != NULL || strstr(line, "NVIDIA-SMI 6") != NULL) {
