@@ -56,7 +56,11 @@ def check_resume(d, env):
     for args in (["--rig", "recording:other.csv.gz"], REC + ["--null"]):
         code, says = tune(d, env, *args, *db)
         assert code == 2 and "began with other content" in says, (code, says)
-    assert tune(d, env, *REC, *db, "--out", "k.json") == (0, "")
+    for option, other in (("sizes", "8K"), ("seed", "7"), ("effort", "thorough"), ("budget", "1h"), ("pairs", "9"),
+                          ("collectives", "reduce"), ("modes", "graph")):
+        code, says = tune(d, env, *REC, *db, "--" + option, other)
+        assert code == 2 and f"--{option}: job 1 began with another" in says, (option, code, says)
+    assert tune(d, env, *REC, *db, "--collectives", "all_reduce", "--out", "k.json") == (0, "")
     assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
     r = subprocess.run([NCCLTUNE, "show", "99", "--db", "k.db"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
     assert r.returncode == 2 and "holds no job 99; it has 1" in r.stderr, r.stderr

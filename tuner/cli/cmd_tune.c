@@ -9,6 +9,7 @@
 #include "tuner/cli/env.h"
 #include "tuner/cli/recorded.h"
 #include "tuner/cli/ticket.h"
+#include "tuner/cli/resumed.h"
 #include "tuner/cli/where.h"
 #include "tuner/job/run.h"
 #include "tuner/job/weigh.h"
@@ -735,11 +736,18 @@ static int take_spec(void *data, const struct nt_store_job *j, struct nt_err *er
     return rc;
 }
 
+static struct nt_resumed kept_options(const struct tune_args *a)
+{
+    return (struct nt_resumed){a->collectives, a->sizes, a->modes,     a->dtypes,     a->effort,
+                               &a->try,        a->seed,  a->budget_ns, a->max_memory, a->pairs};
+}
+
 static int resume_spec(struct tune *t, struct nt_err *err)
 {
     char path[PATH_MAX];
     struct nt_store *store = NULL;
     struct found_spec f;
+    const struct nt_resumed given = kept_options(t->a), usual = kept_options(&defaults);
     int rc = nt_store_default_path(t->a->db, false, path, sizeof(path), err);
 
     rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
@@ -751,31 +759,24 @@ static int resume_spec(struct tune *t, struct nt_err *err)
     }
     t->spec = f.spec;
     (void)snprintf(t->source, sizeof(t->source), "%s", f.spec.source);
-    if (f.spec.rig == NT_RIG_RECORDING) {
-        struct nt_spec keep = f.spec;
-        if (strncmp(t->a->rig, "recording:", 10) != 0) {
-            return nt_fail(err, NT_E_INVAL, 0,
-                           "job %lld replays a recording: name it again with --rig recording:NAME",
-                           (long long)t->a->resume);
+    if (f.spec.rig >= NT_RIG_RECORDING) {
+        bool recording = f.spec.rig == NT_RIG_RECORDING;
+        const char *kind = recording ? "recording:" : "model:";
+        if (strncmp(t->a->rig, kind, strlen(kind)) != 0) {
+            return nt_fail(err, NT_E_INVAL, 0, "job %lld %s: name it again with --rig %s",
+                           (long long)t->a->resume,
+                           recording ? "replays a recording" : "is of a model",
+                           recording ? "recording:NAME" : "model:TOPO.xml");
         }
-        rc = use_recording(t, t->a->rig + 10, err);
-        t->spec = keep;
-        return rc;
-    }
-    if (f.spec.rig == NT_RIG_MODEL) {
-        struct nt_spec keep = f.spec;
-        if (strncmp(t->a->rig, "model:", 6) != 0) {
-            return nt_fail(err, NT_E_INVAL, 0,
-                           "job %lld is of a model: name it again with --rig model:TOPO.xml",
-                           (long long)t->a->resume);
-        }
-        rc = use_model(t, t->a->rig + 6, err);
-        t->spec = keep;
-        return rc;
+        rc = (recording ? use_recording : use_model)(t, t->a->rig + strlen(kind), err);
+        t->spec = f.spec;
+        return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err)
+                       : rc;
     }
     rc = find_probe(t, err);
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
-    return rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
+    rc = rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
+    return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err) : rc;
 }
 
 const struct nt_command nt_cmd_tune = {

@@ -1,0 +1,97 @@
+#include "tuner/cli/resumed.h"
+
+#include <string.h>
+#include "schema/vocab.h"
+
+/* Whether every size of `a` is one of `b`. */
+static bool sizes_within(const struct nt_spec *a, const struct nt_spec *b)
+{
+    for (size_t i = 0, j; i < a->nsizes; i++) {
+        for (j = 0; j < b->nsizes && b->sizes[j] != a->sizes[i]; j++) {
+        }
+        if (j == b->nsizes) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool same_settings(const struct nt_spec *a, const struct nt_spec *b)
+{
+    bool same = a->nsettings == b->nsettings;
+    for (size_t i = 0; same && i < a->nsettings; i++) {
+        same = strcmp(a->settings[i], b->settings[i]) == 0;
+    }
+    return same;
+}
+
+/* `x` is what the given options alone would ask for. */
+static int take(const struct nt_resumed *g, struct nt_env *env, struct nt_spec *x,
+                struct nt_err *err)
+{
+    int rc = 0, effort = 0;
+
+    nt_spec_init(x);
+    if (g->effort != NULL) {
+        effort = nt_vocab_find(nt_effort_names, "effort", g->effort, err);
+        rc = effort < 0 ? effort : 0;
+        x->effort = (enum nt_effort)effort;
+    }
+    if (rc == 0 && g->collectives != NULL) {
+        rc = nt_spec_set(g->collectives, nt_coll_names, "collective", x->colls, NT_COLL_COUNT, err);
+    }
+    if (rc == 0 && g->modes != NULL) {
+        rc = nt_spec_set(g->modes, nt_mode_names, "mode", x->modes, NT_MODE_COUNT, err);
+    }
+    if (rc == 0 && g->dtypes != NULL) {
+        rc = nt_spec_set(g->dtypes, nt_dtype_names, "data type", x->dtypes, NT_DTYPE_COUNT, err);
+    }
+    if (rc == 0 && g->sizes != NULL) {
+        rc = nt_spec_add_sizes(x, g->sizes, err);
+    }
+    return rc == 0 && g->try->n > 0 ? nt_env_settings(env, x, g->try, err) : rc;
+}
+
+static const char *unusual(const char *given, const char *usual)
+{
+    return given != NULL && usual != NULL && strcmp(given, usual) == 0 ? NULL : given;
+}
+
+int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
+                     const struct nt_spec *s, struct nt_env *env, int64_t job, struct nt_err *err)
+{
+    struct nt_resumed own = *given;
+    const struct nt_resumed *g = &own;
+    struct nt_spec x;
+    int rc;
+
+    own.modes = unusual(given->modes, usual->modes);
+    own.dtypes = unusual(given->dtypes, usual->dtypes);
+    own.effort = unusual(given->effort, usual->effort);
+    rc = take(g, env, &x, err);
+    const struct {
+        const char *option;
+        bool other;
+    } rows[] = {
+        {"effort", g->effort != NULL && x.effort != s->effort},
+        {"collectives", g->collectives != NULL && memcmp(x.colls, s->colls, sizeof(x.colls)) != 0},
+        {"modes", g->modes != NULL && memcmp(x.modes, s->modes, sizeof(x.modes)) != 0},
+        {"dtypes", g->dtypes != NULL && memcmp(x.dtypes, s->dtypes, sizeof(x.dtypes)) != 0},
+        {"sizes", g->sizes != NULL && !(sizes_within(&x, s) && sizes_within(s, &x))},
+        {"try", g->try->n > 0 && !same_settings(&x, s)},
+        {"seed", g->seed != usual->seed && g->seed != s->seed},
+        {"budget", g->budget_ns != 0 && g->budget_ns != s->budget_ns},
+        {"max-memory", g->max_memory != 0 && g->max_memory != s->max_memory_bytes},
+        {"pairs", g->pairs != 0 && g->pairs != s->pairs},
+    };
+
+    for (size_t i = 0; rc == 0 && i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (rows[i].other) {
+            rc = nt_fail(err, NT_E_INVAL, 0,
+                         "--%s: job %lld began with another and goes on with that: leave it out, "
+                         "or start anew without --resume",
+                         rows[i].option, (long long)job);
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,18 @@
+/* resumed - a job goes on as it began: what is asked for otherwise is refused, not passed over. */
+#pragma once
+#include "tuner/cli/env.h"
+#include "tuner/job/spec.h"
+
+/* Options of `tune` that a job keeps; NULL, 0 or empty: not given. */
+struct nt_resumed {
+    const char *collectives, *sizes, *modes, *dtypes, *effort;
+    const struct nt_strs *try;
+    uint64_t seed, budget_ns, max_memory;
+    uint32_t pairs;
+};
+
+/* NT_E_INVAL with the option that `spec`, the job's own, contradicts. What is as in `usual` counts
+ * as not given. */
+NT_MUST_CHECK int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
+                                   const struct nt_spec *spec, struct nt_env *env, int64_t job,
+                                   struct nt_err *err);
