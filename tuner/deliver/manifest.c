@@ -228,13 +228,13 @@ int nt_manifest_note(json_t *m, const char *assignment, struct nt_err *err)
     return 0;
 }
 
-/* Of the folder, since a save puts another file in the place of the old one. -1 where the file
- * system knows no locks: then there is none. */
+/* Of the folder, since a save puts another file in the place of the old one. -1 where there is
+ * none, or the file system knows no locks. */
 static int lock_runs(int *ret_lock, struct nt_err *err)
 {
     const struct timespec wait = {.tv_nsec = 10000000};
     char folder[PATH_MAX];
-    int rc = nt_state_folder("runs", folder, sizeof(folder), err);
+    int rc = nt_state_path("runs", folder, sizeof(folder), err); /* made by whoever saves */
     int fd = rc == 0 ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
 
     for (int ms = 0; fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0; ms += 10) {
