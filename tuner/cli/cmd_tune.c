@@ -770,12 +770,11 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         }
         rc = (recording ? use_recording : use_model)(t, t->a->rig + strlen(kind), err);
         t->spec = f.spec;
-        return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err)
-                       : rc;
+    } else {
+        rc = find_probe(t, err);
+        rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
+        rc = rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
     }
-    rc = find_probe(t, err);
-    rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
-    rc = rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
     return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err) : rc;
 }
 
