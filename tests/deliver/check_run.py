@@ -198,6 +198,39 @@ class Run(Case):
         self.call("run", rc=2)
         self.call("run", "--profile", self.dir / "none", "--", "true", rc=2)
 
+    def test_bookkeeping_stops_no_job(self):
+        """Without a manifest the command starts and a warning says so; without the delivery file it does not."""
+        state, none = self.dir / "state/nccltune", self.dir / "none"
+        (state / "runs").write_text("in the way")
+        none.write_text("no folder")
+        warning = "warning: no manifest of this run is kept"
+        r = self.call("run", "--", "sh", "-c", "echo started; exit 7", rc=7)
+        self.assertEqual(r.stdout, "started\n")
+        self.assertIn(warning, r.stderr)
+        self.assertIn(str(state / "runs"), r.stderr)
+        self.assertIn("XDG_STATE_HOME", r.stderr)
+        v = self.variables(self.run_cmd(*DESPITE, "--", "env").stdout)
+        self.assertTrue(pathlib.Path(v["NCCLTUNE_TABLE"]).exists())
+        self.assertIn(warning, self.call("run", "--", "true", XDG_STATE_HOME=str(none)).stderr)
+        self.assertIn(warning, self.call("run", "--", "true", XDG_STATE_HOME="", HOME="").stderr)
+        r = self.run_cmd(*DESPITE, "--", "echo", "started", rc=1, XDG_STATE_HOME=str(none))
+        self.assertEqual(r.stdout, "")
+        self.assertIn("cannot be delivered, and nothing is started", r.stderr)
+
+    def test_quota_and_names_that_are_no_text(self):
+        """A quota on files is no death, and the command finds the signal as it was; a folder's name may be any bytes."""
+        (self.dir / "state/nccltune/cache/libraries.json").unlink(missing_ok=True)
+        r = subprocess.run(["bash", "-c", 'ulimit -f 0; exec "$@"', "-", NCCLTUNE, "run", "--", "grep", "SigIgn", "/proc/self/status"],
+                           env=self.env, capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("warning: no manifest", r.stderr)
+        self.assertFalse(int(r.stdout.split()[1], 16) & 1 << 24)
+        self.assertEqual(self.manifests(), [])
+        odd = os.fsencode(self.dir) + b"/\xff"
+        os.mkdir(odd)
+        subprocess.run([NCCLTUNE, "run", "--", "true"], env=self.env, cwd=odd, check=True, stderr=subprocess.DEVNULL, timeout=60)
+        self.assertEqual(json.loads(self.manifests()[0].read_text())["cwd"], f"{self.dir}/?")
+
     def test_kill_switch_and_another_profile(self):
         r = self.run_cmd("--", "env", NCCLTUNE_DISABLE="1")
         self.assertNotIn("NCCLTUNE_PROFILE", self.variables(r.stdout))

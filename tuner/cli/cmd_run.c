@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "profiles/format/receipt.h"
+#include "tuner/base/text.h"
 #include "tuner/deliver/apply.h"
 #include "tuner/deliver/fit.h"
 #include "tuner/deliver/manifest.h"
@@ -78,6 +80,7 @@ struct run {
     char id[64], hash[65], table[PATH_MAX], tuner[PATH_MAX], env_plugin[PATH_MAX],
         profiler[PATH_MAX];
     bool disabled;
+    void (*on_quota)(int); /* what the command finds for SIGXFSZ */
 };
 
 static const char *const *env_now(void)
@@ -188,7 +191,7 @@ static int write_table(struct run *r, enum nt_product product, struct nt_err *er
         rc = put(r->table, bytes.data, bytes.len, err);
     }
     nt_buf_done(&bytes);
-    return rc;
+    return nt_wrap(err, rc, "what the profile sets cannot be delivered, and nothing is started");
 }
 
 /* The engine finds the plugin by itself, in any folder that its interpreter looks for packages in.
@@ -344,7 +347,7 @@ static json_t *applied(const struct run *r)
 
 static json_t *manifest(const struct run *r)
 {
-    char created[32], cwd[PATH_MAX];
+    char created[32], cwd[PATH_MAX], file[PATH_MAX] = "";
     time_t now = time(NULL);
     struct tm tm;
     json_t *profile = json_null(), *fit = json_array();
@@ -353,10 +356,13 @@ static json_t *manifest(const struct run *r)
     if (getcwd(cwd, sizeof(cwd)) == NULL) {
         cwd[0] = '\0';
     }
+    nt_text_plain(cwd); /* JSON is UTF-8, names of files need not be */
     if (r->profile != NULL && !r->disabled) {
-        profile = json_pack(
-            "{s:s, s:s, s:s, s:s}", "hash", r->hash, "file", r->a->profile, "product",
-            nt_product_names[r->a->variables_only ? NT_STATIC : NT_TABLE], "table", r->table);
+        (void)snprintf(file, sizeof(file), "%s", r->a->profile);
+        nt_text_plain(file);
+        profile = json_pack("{s:s, s:s, s:s, s:s}", "hash", r->hash, "file", file, "product",
+                            nt_product_names[r->a->variables_only ? NT_STATIC : NT_TABLE], "table",
+                            r->table);
     }
     for (size_t i = 0; i < r->fit.n; i++) {
         (void)json_array_append_new(fit, json_string(r->fit.v[i].text));
@@ -388,11 +394,29 @@ static int set_variables(const struct run *r, struct nt_err *err)
     return 0;
 }
 
+/* Bookkeeping: a disk that is full is no reason not to start the command. */
+static void keep_manifest(const struct run *r)
+{
+    struct nt_err err = {.code = NT_OK};
+    json_t *m = manifest(r);
+    int rc = m != NULL ? nt_manifest_save(m, &err) : nt_fail(&err, NT_E_NOMEM, 0, "manifest");
+
+    json_decref(m);
+    if (rc != 0) {
+        (void)fprintf(stderr,
+                      "nccltune: warning: no manifest of this run is kept, so note and diff will "
+                      "not know it (%s); the command starts all the same. For the next one: free "
+                      "that folder, or set XDG_STATE_HOME to one that can be written\n",
+                      err.msg);
+    }
+}
+
 /* Returns only on failure, with the exit code of a shell. */
 static int start(const struct run *r)
 {
     int e;
     (void)fflush(NULL);
+    (void)signal(SIGXFSZ, r->on_quota);
     (void)execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
     e = errno;
     (void)fprintf(stderr, "nccltune: %s: %s\n", r->argv[0], strerror(e));
@@ -411,7 +435,6 @@ static void new_id(char *out, size_t size)
 
 static int run_it(struct run *r, struct nt_err *err)
 {
-    json_t *m;
     int rc = 0;
 
     r->disabled = is_off(getenv("NCCLTUNE_DISABLE"));
@@ -440,11 +463,7 @@ static int run_it(struct run *r, struct nt_err *err)
     }
     rc = set_variables(r, err);
     if (rc == 0) {
-        m = manifest(r);
-        rc = m != NULL ? nt_manifest_save(m, err) : nt_fail(err, NT_E_NOMEM, 0, "manifest");
-        json_decref(m);
-    }
-    if (rc == 0) {
+        keep_manifest(r);
         _exit(start(r)); /* not to be mistaken for an exit code of ours */
     }
     return rc;
@@ -463,6 +482,7 @@ static int run_run(const void *opts, unsigned nargs, char **args, struct nt_err 
     memcpy(argv, args, nargs * sizeof(*argv));
     r->a = opts;
     r->argv = argv;
+    r->on_quota = signal(SIGXFSZ, SIG_IGN); /* an error to report, not a death */
     nt_buf_init(&r->notes, 1 << 16);
     new_id(r->id, sizeof(r->id));
     rc = run_it(r, err);
@@ -490,6 +510,9 @@ const struct nt_command nt_cmd_run = {
         "its children, writes a manifest, and becomes the command. A value that is set already "
         "stays, and is said.\n\nThe manifest lies in "
         "${XDG_STATE_HOME:-~/.local/state}/nccltune/runs; 'nccltune note' adds what you measured, "
-        "'nccltune diff' compares two. NCCLTUNE_DISABLE=1 applies nothing.\n\nExit code: the "
+        "'nccltune diff' compares two. Where it cannot be written the command starts without, and "
+        "that "
+        "is said; where the profile's own files cannot be written nothing is started. "
+        "NCCLTUNE_DISABLE=1 applies nothing.\n\nExit code: the "
         "command's; 127 when there is no such command, 126 when it cannot be started; before "
         "that, those of nccltune."};
