@@ -114,7 +114,7 @@ struct nt_profile_class *nt_profile_add_class(struct nt_profile *p, enum nt_prod
     struct nt_profile_class *c = NT_PROFILE_ADD(p, &p->product[product].classes);
     c->default_ns = c->tuned_ns = c->as_found_ns = c->gain = NAN;
     c->interval[0] = c->interval[1] = NAN;
-    c->p_adjusted = c->guard_upper = c->p95_ratio = NAN;
+    c->p_adjusted = c->guard_upper = c->p95_ratio = c->detectable = NAN;
     c->verdict = NT_VD_NOT_CHECKED;
     c->setting = "default";
     return c;

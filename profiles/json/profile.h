@@ -89,6 +89,8 @@ struct nt_profile_class {
     double
         guard_upper;  /* one-sided 95 % upper bound of tuned / faster baseline, worst check point */
     double p95_ratio; /* NAN: not enough iterations */
+    double
+        detectable; /* smallest gain that the pairs prove in four of five cases; NAN: not known */
     const char *setting; /* "ring/ll/4", "default" */
     struct nt_runners_up runners_up;
     struct nt_noteds rejected;

@@ -1,5 +1,5 @@
 /* What a profile would make NCCL run for one call, and why. */
-#include "profiles/json/profile.h"
+#include "profiles/json/profile_private.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
 
@@ -99,10 +99,12 @@ int nt_profile_choice_json(const struct nt_profile *p, const struct nt_profile_c
                   (json_int_t)d->bytes, "product", nt_product_names[d->product], "setting",
                   d->setting, "why", d->why, "vars", vars);
     if (o != NULL && c != NULL) {
-        (void)json_object_set_new(o, "evidence",
-                                  json_pack("{s:I, s:s, s:s}", "bytes", (json_int_t)c->bytes,
-                                            "mode", nt_mode_names[c->mode], "verdict",
-                                            nt_class_verdict_names[c->verdict]));
+        json_t *evidence = nt_profile_class_json(c, err);
+        if (evidence == NULL) {
+            json_decref(o);
+            return nt_wrap(err, -NT_E_NOMEM, "decision");
+        }
+        (void)json_object_set_new(o, "evidence", evidence);
     }
     add_backends(p, d, o);
     if (o == NULL) {

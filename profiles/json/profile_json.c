@@ -75,6 +75,7 @@ static const struct field class_fields[] = {
     {"pairs", UINT, AT(nt_profile_class, pairs), 0, 0, 0, 0},
     {"guard_upper", NUM, AT(nt_profile_class, guard_upper), 0, 0, 0, 0},
     {"p95_ratio", NUM, AT(nt_profile_class, p95_ratio), 0, 0, 0, 0},
+    {"detectable", NUM, AT(nt_profile_class, detectable), 0, 0, 0, 0},
     {"runners_up", LIST, AT(nt_profile_class, runners_up), 0, 0, runner_fields,
      sizeof(struct nt_runner_up)},
     {"rejected", LIST, AT(nt_profile_class, rejected), 0, 0, noted_fields, sizeof(struct nt_noted)},
@@ -568,6 +569,11 @@ static json_t *write_fields(const struct field *f, const void *base, struct nt_e
         }
     }
     return o;
+}
+
+json_t *nt_profile_class_json(const struct nt_profile_class *c, struct nt_err *err)
+{
+    return write_fields(class_fields, c, err);
 }
 
 json_t *nt_profile_to_json(const struct nt_profile *p, struct nt_err *err)

@@ -81,6 +81,15 @@ def check_words(folder):
     assert [(r[1], r[2]) for r in rows] == [("14K", "eager"), ("14K", "graph"), ("1M", "graph"), ("64M", "graph")], shown
     assert shown.count("alone p = 0.023") == 1 and "  tuned: in the profile" in shown and "  guard:" not in shown, shown
     assert "first call   default 1.2 s" in shown, shown
+    assert "(from " not in shown, shown  # where a gain is known, that is what counts
+    classes = document["products"]["table"]["classes"]
+    default = next(c for c in classes if c["bytes"] == 1048576)
+    for name in ("gain", "interval", "tuned_ns"):
+        default.pop(name, None)
+    default["detectable"] = 0.034
+    (folder / "WORDS").write_text(json.dumps(document))
+    shown = run("show", "WORDS", cwd=folder).stdout
+    assert shown.count("(from 3.4 %)") == 1 and "would have proved there" in shown, shown
     said = run("decide", "WORDS", "-c", "all_reduce", "-b", "1M", cwd=folder).stdout
     assert "runner-up ring/ll" in said and "runner-up default" not in said, said
 
@@ -89,7 +98,8 @@ def check_files(folder):
     document = json.loads((folder / "PROFILE").read_text())
     assert json.loads(run("show", "PROFILE", "--format", "json", cwd=folder).stdout) == document
     answer = json.loads(run("decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--format", "json", cwd=folder).stdout)
-    assert answer["setting"] == "ring/ll/2" and answer["evidence"]["verdict"] == "tuned", answer
+    evidence = next(c for c in document["products"]["table"]["classes"] if c["bytes"] == 14336 and c["mode"] == "eager")
+    assert answer["setting"] == "ring/ll/2" and answer["evidence"] == evidence, answer
     (folder / "out").mkdir()
     got = run("export", "PROFILE", "--out", "out/nccl.env", cwd=folder)
     assert got.returncode == 0 and got.stdout == "", got

@@ -62,6 +62,8 @@ def check_resume(d, env):
         assert code == 2 and f"--{option}: job 1 began with another" in says, (option, code, says)
     assert tune(d, env, *REC, *db, "--collectives", "all_reduce", "--out", "k.json") == (0, "")
     assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
+    classes = proved(f"{d}/k.json")["products"]["table"]["classes"]
+    assert classes and all(0.02 < c["detectable"] < 1 for c in classes), classes
     r = subprocess.run([NCCLTUNE, "show", "99", "--db", "k.db"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
     assert r.returncode == 2 and "holds no job 99; it has 1" in r.stderr, r.stderr
     code, says = tune(d, env, *REC, *db)

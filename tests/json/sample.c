@@ -138,6 +138,7 @@ struct nt_profile *nt_sample_profile(void)
     c = &p->product[NT_TABLE].classes.v[1];
     c->as_found_ns = 13700;
     c->p95_ratio = 0.97;
+    c->detectable = 0.021;
     up = NT_PROFILE_ADD(p, &c->runners_up);
     *up = (struct nt_runner_up){"ring/ll/4", 11000};
     noted = NT_PROFILE_ADD(p, &c->rejected);

@@ -95,6 +95,8 @@ static void print_class(const struct nt_profile_class *c, bool found)
             (void)snprintf(gain + n, sizeof(gain) - (size_t)n, " [%.1f, %.1f]",
                            100 * c->interval[0], 100 * c->interval[1]);
         }
+    } else if (!isnan(c->detectable)) {
+        (void)snprintf(gain, sizeof(gain), "(from %.1f %%)", 100 * c->detectable);
     }
     a = time_text(c->default_ns, was, sizeof(was));
     b = found ? time_text(c->as_found_ns, was_found, sizeof(was_found)) : "";
@@ -132,6 +134,13 @@ static void print_legend(const struct nt_profile_classes *classes)
         [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL's choice stays"};
     (void)printf("  gain: less time than the faster baseline, with its 95 %% interval\n"
                  "  setting: algorithm/protocol/channels; what is left out is NCCL's choice\n");
+    for (size_t i = 0; i < classes->n; i++) {
+        if (isnan(classes->v[i].gain) && !isnan(classes->v[i].detectable)) {
+            (void)printf("  (from …): the smallest gain that the pairs would have proved there, in "
+                         "four cases of five\n");
+            break;
+        }
+    }
     for (size_t i = 0; i < classes->n; i++) {
         if (proved_elsewhere(&classes->v[i])) {
             (void)printf("  alone p: of a gain in this mode by itself; another mode proves it\n");

@@ -8,8 +8,9 @@
 #include "tuner/cli/commands.h"
 #include "tuner/cli/env.h"
 #include "tuner/cli/recorded.h"
-#include "tuner/cli/ticket.h"
 #include "tuner/cli/resumed.h"
+#include "tuner/cli/ticket.h"
+#include "tuner/cli/tune_print.h"
 #include "tuner/cli/where.h"
 #include "tuner/job/run.h"
 #include "tuner/job/weigh.h"
@@ -489,88 +490,6 @@ static void on_progress(void *data, const struct nt_job_progress *p)
 
 /* ------------------------------------------------------------------ the command */
 
-static void print_plan(const struct nt_spec *s)
-{
-    char bytes[24], text[24];
-
-    (void)printf("rig        %s%s%s, %u ranks, %u nodes\n", nt_rig_names[s->rig],
-                 s->rig == s->shown_rig ? "" : " of ",
-                 s->rig == s->shown_rig ? "" : nt_rig_names[s->shown_rig], s->ranks, s->nodes);
-    (void)printf("effort     %s, %u pairs, seed %llu", nt_effort_names[s->effort], s->pairs,
-                 (unsigned long long)s->seed);
-    if (s->budget_ns > 0) {
-        (void)printf(", budget %s", nt_format_ns((double)s->budget_ns, text, sizeof(text)));
-    }
-    (void)printf("\ncollective");
-    for (int i = 0; i < NT_COLL_COUNT; i++) {
-        (void)printf("%s%s", s->colls[i] ? " " : "", s->colls[i] ? nt_coll_names[i] : "");
-    }
-    (void)printf("\nbackends  ");
-    for (int i = 0; i < NT_BACKEND_COUNT; i++) {
-        (void)printf("%s%s", s->backends[i] ? " " : "", s->backends[i] ? nt_backend_names[i] : "");
-    }
-    (void)printf("%s\nsizes     ", s->same_bits ? ", same bits only" : "");
-    for (size_t i = 0; i < s->nsizes; i++) {
-        (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
-    }
-    for (size_t i = 0; i < s->nweights; i++) {
-        const struct nt_weight *x = &s->weights[i];
-        (void)printf("\n%s %s %s %s, %.6g calls", i == 0 ? "weights   " : "          ",
-                     nt_coll_names[x->coll], nt_format_bytes(x->bytes, bytes, sizeof(bytes)),
-                     nt_mode_names[x->mode], x->calls);
-    }
-    (void)printf("\nfixed      %s\nas found   %s\n", s->fixed[0] != '\0' ? s->fixed : "-",
-                 s->as_found[0] != '\0' ? s->as_found : "as NCCL alone");
-    for (size_t i = 0; i < s->nsettings; i++) {
-        (void)printf("%s %s\n", i == 0 ? "settings  " : "          ",
-                     i == 0 ? "NCCL's own" : s->settings[i]);
-    }
-}
-
-static void print_summary(const struct tune *t, const struct nt_job_outcome *o)
-{
-    const struct nt_profile *p = o->profile;
-    double wall = (double)o->totals.wall_ns / 1e9, idle;
-    size_t n[NT_PRODUCT_COUNT] = {0}, served = 0;
-    double best = 0;
-
-    for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
-        for (size_t i = 0; i < p->product[k].classes.n; i++) {
-            const struct nt_profile_class *c = &p->product[k].classes.v[i];
-            if (c->verdict == NT_VD_TUNED && c->p_adjusted <= t->spec.alpha) {
-                n[k]++;
-                best = c->gain > best ? c->gain : best;
-            }
-            served += c->verdict == NT_VD_TUNED && c->p_adjusted > t->spec.alpha;
-        }
-    }
-    if (n[NT_TABLE] + n[NT_STATIC] == 0) {
-        (void)printf("\nThe defaults win here: an empty profile.\n");
-    } else {
-        (void)printf(
-            "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",
-            n[NT_TABLE], n[NT_STATIC], 100 * best);
-    }
-    if (p->backends.rows.n > 0) {
-        (void)printf("%zu rows name another backend than NCCL as it is.\n", p->backends.rows.n);
-    }
-    if (served > 0) {
-        (void)printf("%zu more in the same rows: not slower, no gain proved of them alone.\n",
-                     served);
-    }
-    idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
-    (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
-                 (unsigned long long)o->trials, (unsigned long long)o->totals.gangs, wall);
-    if (t->spec.rig < NT_RIG_RECORDING) {
-        (void)printf(" (%.1f %% neither measuring nor starting gangs)", 100 * idle / wall);
-    }
-    (void)printf("\ndevice time: search %.1f s = %.0f %% of the grid's %.1f s, confirm %.1f s\n",
-                 (double)o->search_ns / 1e9,
-                 100 * (double)o->search_ns / (double)(o->grid_ns > 0 ? o->grid_ns : 1),
-                 (double)o->grid_ns / 1e9, (double)o->confirm_ns / 1e9);
-    (void)printf("profile: %s; `nccltune show %s` prints the evidence\n", t->a->out, t->a->out);
-}
-
 static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_err *err)
 {
     int rc = nt_profile_save(o->profile, t->a->out, err);
@@ -586,7 +505,7 @@ static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_
         (void)fputs(nt_buf_str(&b), stdout);
         nt_buf_done(&b);
     } else if (rc == 0) {
-        print_summary(t, o);
+        nt_tune_print_summary(&t->spec, t->a->out, o);
     }
     return rc;
 }
@@ -712,7 +631,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     }
     rc = rc != 0 || done ? rc : t->a->resume != 0 ? resume_spec(t, err) : make_spec(t, err);
     if (rc == 0 && !done && t->a->dry_run) {
-        print_plan(&t->spec);
+        nt_tune_print_plan(&t->spec);
     } else if (rc == 0 && !done) {
         rc = run_job(t, err);
         rc = rc == 0 && given.if_changed ? nt_changed_remember(&changed, err) : rc;

@@ -137,6 +137,11 @@ static const struct nt_found *found_for(const struct nt_plan *plan, const struct
     return NULL;
 }
 
+static double detectable(const struct nt_found *f)
+{
+    return f != NULL && isfinite(f->detectable) ? 1 - exp(-f->detectable) : NAN;
+}
+
 enum { RUNNERS_UP = 4 };
 
 /* The best tuples that are not the row's, and those that were ruled out. */
@@ -203,6 +208,7 @@ static void add_class(struct nt_profile *p, const struct nt_spec *spec, const st
     out->pairs = c->pairs;
     out->guard_upper = isfinite(c->guard_upper) ? c->guard_upper : NAN;
     out->p95_ratio = c->p95_ratio;
+    out->detectable = detectable(found_for(plan, &c->cs));
     out->setting = nt_profile_text(
         p, product == NT_TABLE ? nt_call_text(&c->call, text, sizeof(text))
                                : (r->static_vars[0] != '\0' ? r->static_vars : "static"));
@@ -236,6 +242,7 @@ static void add_defaults(struct nt_profile *p, const struct nt_spec *spec,
             out->mode = f->cs.mode;
             out->verdict = f->detectable > log(1.6) ? NT_VD_NOISY : NT_VD_DEFAULT;
             out->default_ns = f->default_ns;
+            out->detectable = detectable(f);
             out->setting = "default";
             add_others(p, out, f, &none);
         }
