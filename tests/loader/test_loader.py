@@ -137,6 +137,13 @@ class Loader(unittest.TestCase):
 
     def test_empty_is_set(self):
         self.assertEqual(self.seen(env={"NCCL_NVLS_ENABLE": ""})["NCCL_NVLS_ENABLE"], "")
+        seen = self.seen(env={"NCCL_BUFFSIZE": ""})
+        self.assertEqual(seen["NCCL_BUFFSIZE"], "8388608")
+        self.assertIn("overrode=NCCL_BUFFSIZE", seen["NCCLTUNE_LOADER"])
+
+    def test_first_of_two_lines(self):
+        self.write(GOOD + "NCCL_NVLS_ENABLE=1\n!NCCL_BUFFSIZE=1\n")
+        self.assert_applied(self.seen())
 
     def test_switched_off(self):
         for value in ("1", "yes"):
@@ -166,6 +173,10 @@ class Loader(unittest.TestCase):
         self.write(None)
         self.assertEqual(self.seen(env=env)["NCCL_NTHREADS"], "256")
         self.assert_nothing(self.seen(env={"NCCLTUNE_ACTIVE": "/nonexistent"}))
+        self.write(GOOD)
+        self.assert_nothing(self.seen(env={"NCCLTUNE_ACTIVE": "/nonexistent"}))
+        self.assert_applied(self.seen("-I", "-c", SHOW, env={"NCCLTUNE_ACTIVE": "/nonexistent"}))
+        self.assert_applied(self.seen(env={"NCCLTUNE_ACTIVE": ""}))
 
     # ---- what it refuses, silently and whole ----
 
@@ -212,7 +223,59 @@ class Loader(unittest.TestCase):
             os.chown(self.active, 12345, 12345)
             self.assert_nothing(self.seen())
 
+    # ---- a virtual environment runs each .pth line twice ----
+
+    def other_pth(self, name, line):
+        path = self.site / name
+        path.write_text(f"import os; {line}\n", encoding="ascii")
+        self.addCleanup(path.unlink)
+
+    def between_the_two(self, text, *more):
+        """Another .pth file, behind ours, puts a new active file there when it is run for the first time."""
+        new = self.dir / "new"
+        new.write_text(text, encoding="ascii")
+        self.other_pth("zz.pth", f"os.path.exists({str(new)!r}) and [{', '.join((f'os.replace({str(new)!r}, {str(self.active)!r})', *more))}]")
+        seen = self.seen()
+        self.assertFalse(new.exists())
+        return seen
+
+    def test_second_time_does_nothing(self):
+        """Not even where all signs of the first time are gone, and another file is there."""
+        seen = self.between_the_two(HEAD + TOLD + "NCCL_NTHREADS=256\n", "[os.environ.pop(k) for k in list(os.environ) if 'NCCL' in k]")
+        self.assertEqual(seen, {})
+
+    def test_second_time_finds_the_file(self):
+        self.write(None)
+        self.assert_applied(self.between_the_two(GOOD))
+
+    def test_switched_off_by_another_pth(self):
+        self.other_pth("aa.pth", "os.environ['NCCLTUNE_DISABLE'] = '1'")
+        self.assert_nothing(self.seen())
+
+    def test_set_by_another_pth(self):
+        self.other_pth("aa.pth", "os.environ.setdefault('NCCL_NVLS_ENABLE', '2')")
+        self.assertEqual(self.seen()["NCCL_NVLS_ENABLE"], "2")
+
     # ---- what it costs others ----
+
+    def test_nothing_is_opened_when_switched_off(self):
+        """The kill switch comes first; a process that was told already opens nothing either."""
+        code = ("import os, sys; opened = []; sys.addaudithook(lambda event, args: event == 'open' and opened.append(args[0])); "
+                f"sys.path.insert(0, {str(self.site)!r}); import nccltune_loader; print(opened.count({os.fsencode(self.active)!r}))")
+        for env, opens in (({}, 1), ({"NCCLTUNE_DISABLE": "1"}, 0), ({"NCCLTUNE_PROFILE": HASH}, 0)):
+            self.assertEqual(self.run_python("-S", "-c", code, env=env), f"{opens}\n")
+
+    def test_environment_without_its_dictionary(self):
+        """What os.environ keeps its variables in is Python's own matter; without it they are asked for one by one."""
+        code = (f"import os, sys; sys.path.insert(0, {str(self.site)!r}); os.environb = {{b'NCCL_P2P_LEVEL': b'LOC'}}; "
+                "import nccltune_loader; print(os.environb[b'NCCL_P2P_LEVEL'], os.environb[b'NCCL_NVLS_ENABLE'])")
+        self.assertEqual(self.run_python("-S", "-c", code).strip(), "b'LOC' b'0'")
+
+    def test_foreign_bytes_in_the_environment(self):
+        done = subprocess.run([self.python, "-c", SHOW], env={b"NCCL_P2P_LEVEL": b"\xff", b"X\xfe": b"\xfd"}, capture_output=True,
+                              text=True, check=True)
+        self.assert_applied(json.loads(done.stdout))
+        self.assertIn("kept=NCCL_P2P_LEVEL", done.stdout)
 
     def test_imports_only_itself(self):
         code = "import sys; print('\\n'.join(sorted(sys.modules)))"
