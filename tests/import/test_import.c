@@ -43,6 +43,13 @@ static const struct text_case cases[] = {
      HEAD COLS "\x1b[32m1024 256 float sum -1 10.00 0.10 0.10 0 "
                "10.00 0.10 0.10 0\x1b[0m\r\n" ROW4 TAIL,
      1, 2, 2, "", "cut-row"},
+    {"rows split by log lines behind a tag, glued to values",
+     "[0] " HEAD "[0] " COLS
+     "[0]   1024 256 float sum -1[0] alpha:1:2 [0] NCCL INFO a\n[0] alpha:1:2 [0] NCCL INFO b\n"
+     "[0]   10.00 0.10 0.10 0[0] alpha:1:2 [0] NCCL INFO c\n[0]   10.00 0.10 0.10 0\n"
+     "[0]   2048 512 float sum -1 10.00 0.20 0.20 N/Aalpha:1:2 [0] NCCL INFO d\n[0]   10.00 0.20 "
+     "0.20 0\n[0] " TAIL,
+     1, 2, 2, "split-row", "cut-row garbled-row"},
     {"decimal commas, and thousands",
      HEAD COLS "1.024 256 float sum -1 10,00 0,10 0,10 0 10,00 0,10 0,10 0\n"
                "1'048'576 262'144 float sum -1 1'000.00 1.05 1.05 0 1,000.00 1.05 1.05 0\n" TAIL,

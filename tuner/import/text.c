@@ -47,7 +47,7 @@ struct reader {
     uint32_t first_line;
     struct {
         bool active, split, stars[MAX_VALUES], second_only;
-        size_t row;
+        size_t row, prefix;   /* prefix: words before the size */
         double v[MAX_VALUES]; /* NAN: N/A */
         bool integer[MAX_VALUES];
         unsigned n;
@@ -190,6 +190,20 @@ static bool add_value(struct reader *rd, const struct nt_line *l, size_t i)
     return true;
 }
 
+/* The count of wrong elements that a log line is glued to: "0[0] host:1:2 [0] NCCL INFO". */
+static void add_glued(struct reader *rd, const struct nt_line *l, size_t i)
+{
+    struct nt_line one = {.n = 1};
+    if (i >= l->n || strstr(l->word[i], "NCCL ") == NULL) {
+        return;
+    }
+    one.word[0] = l->word[i];
+    one.len[0] = strncmp(l->word[i], "N/A", 3) == 0 ? 3 : strspn(l->word[i], "0123456789");
+    if (one.len[0] > 0 && one.len[0] < l->len[i] && strchr(".:", l->word[i][one.len[0]]) == NULL) {
+        (void)add_value(rd, &one, 0);
+    }
+}
+
 /* The number that word i begins with: log text may be glued to the last column printed. */
 static bool leading_int(const struct nt_line *l, size_t i, int32_t *ret, bool *ret_glued)
 {
@@ -250,7 +264,7 @@ static size_t row_head(const struct nt_line *l, bool typeless, uint64_t *bytes, 
 static bool row(struct reader *rd, const struct nt_line *l)
 {
     uint64_t bytes = 0, count = 0;
-    size_t i = row_head(l, rd->cols.typeless, &bytes, &count);
+    size_t i = row_head(l, rd->cols.typeless, &bytes, &count), head = i;
     struct nt_imp_run *r;
     struct nt_imp_row *row;
     bool glued = false;
@@ -280,6 +294,7 @@ static bool row(struct reader *rd, const struct nt_line *l)
     memset(&rd->open, 0, sizeof(rd->open));
     rd->open.active = true;
     rd->open.row = r->nrows - 1;
+    rd->open.prefix = head;
     if (root_here(rd, l, i) && leading_int(l, i, &row->root, &glued)) {
         i++;
     }
@@ -289,37 +304,49 @@ static bool row(struct reader *rd, const struct nt_line *l)
     while (!glued && i < l->n && add_value(rd, l, i)) {
         i++;
     }
+    if (!glued) {
+        add_glued(rd, l, i);
+    }
     if (rd->open.n == rd->cols.width * rd->cols.bodies) {
         close_row(rd);
     }
     return true;
 }
 
-/* Bare numbers that complete a row; a pod's or rank's name with a colon may stand before them. */
+static bool is_value(const struct nt_line *l, size_t i)
+{
+    double v;
+    return nt_line_double(l, i, &v) || nt_line_is(l, i, "N/A");
+}
+
+/* Bare numbers that complete a row. Before them may stand what stood before the row, or a pod's or
+ * rank's name with a colon; behind them places and dates, or a log line glued to the last one. */
 static bool continues(struct reader *rd, const struct nt_line *l)
 {
-    size_t i = 0;
-    unsigned n = rd->open.n;
+    size_t i = 0, k;
     if (!rd->open.active) {
         return false;
     }
-    while (i < l->n && i < 2 && l->word[i][l->len[i] - 1] == ':') {
+    while (i < l->n && !is_value(l, i) &&
+           (i < rd->open.prefix || (i < 2 && l->word[i][l->len[i] - 1] == ':'))) {
         i++;
     }
-    for (size_t k = i; k < l->n; k++) {
-        double v;
-        if (!nt_line_double(l, k, &v) && !nt_line_is(l, k, "N/A") &&
-            memchr(l->word[k], ':', l->len[k]) == NULL &&
-            memchr(l->word[k], '-', l->len[k]) == NULL) {
+    for (k = i; k < l->n && is_value(l, k);) {
+        k++;
+    }
+    if (k == i) {
+        return false;
+    }
+    for (size_t m = k; m < l->n && strstr(l->word[k], "NCCL ") == NULL; m++) {
+        if (!is_value(l, m) && memchr(l->word[m], ':', l->len[m]) == NULL &&
+            memchr(l->word[m], '-', l->len[m]) == NULL) {
             return false;
         }
     }
-    while (i < l->n && add_value(rd, l, i)) {
+    while (i < k && add_value(rd, l, i)) {
         i++;
     }
-    if (rd->open.n == n) {
-        return false;
-    }
+    add_glued(rd, l, i);
     rd->open.split = true;
     if (rd->open.n == rd->cols.width * rd->cols.bodies) {
         close_row(rd);
