@@ -35,7 +35,6 @@ enum {
     X(YAML, "yaml", "Kubernetes or Compose manifest")                                              \
     X(JSON_ENV, "json", "JSON with an environment")                                                \
     X(SYSTEMD, "systemd", "systemd unit")                                                          \
-    X(SETTINGS, "settings", "file of another language with an environment")                        \
     X(ENVIRON, "environ", "environment of a process")                                              \
     X(LOG, "log", "log of NCCL")                                                                   \
     X(TUNER_CSV, "tuner-csv", "rules of NCCL's example tuner")                                     \
@@ -46,6 +45,7 @@ enum {
     X(TOPO_XML, "topology-xml", "topology file of NCCL")                                           \
     X(MEASUREMENTS, "measurements", "table of measurements")                                       \
     X(THRESHOLDS, "thresholds-json", "JSON without an environment")                                \
+    X(SETTINGS, "settings", "file of another language with an environment")                        \
     X(UNKNOWN, "unknown", "file of an unknown kind")
 
 enum nt_lint_form {
