@@ -351,6 +351,11 @@ static void value(struct nt_lint_file *f, const struct nt_lint_var *v, const str
     if (taken.how == NT_TAKE_OTHER && harmless_octal(v->value, taken.number)) {
         taken.how = NT_TAKE_AS_MEANT;
     }
+    if (taken.how == NT_TAKE_OUTSIDE && f->rccl) {
+        nt_lint_find(f, NT_R_VERSIONED, v->line, v->name,
+                     "%.100s: %s in NCCL; RCCL has limits of its own", v->value, taken.why);
+        return;
+    }
     if (rules[taken.how] >= 0) {
         nt_lint_find(f, (enum nt_lint_rule)rules[taken.how], v->line, v->name, "%.100s: %s",
                      v->value, taken.why);

@@ -317,6 +317,12 @@ static enum nt_lint_form by_content(const char *base, const char *text, size_t l
     return NT_LINT_FORM_COUNT;
 }
 
+/* Prose that shows settings among others: which of them are meant, nobody can read off. */
+static bool is_document(const char *name)
+{
+    return ends_with(name, ".md") || ends_with(name, ".rst") || ends_with(name, ".html");
+}
+
 static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
 {
     static const struct {
@@ -347,6 +353,9 @@ static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
     enum nt_lint_form form;
     base = base != NULL ? base + 1 : name;
     form = by_content(base, text, len);
+    if (is_document(name)) {
+        return NT_LINT_UNKNOWN;
+    }
     if (strncmp(base, "Makefile", 8) == 0 || ends_with(base, "CMakeLists.txt")) {
         return NT_LINT_UNKNOWN;
     }
@@ -366,6 +375,9 @@ static enum nt_lint_form form_of(const char *name, const char *text, size_t len)
     }
     if (form != NT_LINT_FORM_COUNT) {
         return form;
+    }
+    if (ends_with(base, ".xml")) {
+        return NT_LINT_UNKNOWN;
     }
     if (strcmp(base, "environ") == 0) {
         return NT_LINT_ENVIRON;
@@ -457,6 +469,8 @@ int nt_lint_read(const char *name, const char *text, size_t len, const struct nt
     f->version = opts->version;
     f->text = text;
     f->len = len;
+    f->rccl = contains(text, len, "rccl") || contains(text, len, "RCCL") ||
+              contains(text, len, "rocm") || contains(text, len, "ROCm");
     is = form_of(name, text, len);
     f->form = opts->form >= 0 ? (enum nt_lint_form)opts->form : is;
     if (nt_is_utf16(text, len)) {
@@ -472,8 +486,9 @@ int nt_lint_read(const char *name, const char *text, size_t len, const struct nt
         nt_lint_check(f);
     } else {
         nt_lint_find(f, NT_R_OTHER_KIND, 0, NULL, "a %s: no settings that NCCL reads%s",
-                     nt_lint_form_words[f->form],
-                     f->form == NT_LINT_MEASUREMENTS ? "; `import table` reads it"
+                     is_document(name) ? "document" : nt_lint_form_words[f->form],
+                     is_document(name) ? "; save the block that is meant as a file, or give --form"
+                     : f->form == NT_LINT_MEASUREMENTS ? "; `import table` reads it"
                      : f->form == NT_LINT_GRAPH_XML
                          ? "; NCCL_GRAPH_FILE names such files, and each "
                            "holds for one machine only"

@@ -65,7 +65,7 @@ extern const char *const nt_lint_form_words[];
     X(FAILS, "value-fails", ERROR, "communicators or calls fail with this value")                  \
     X(EMPTY, "value-empty", WARN, "an empty value is the same as none")                            \
     X(STRANDED, "no-algorithm", ERROR, "collectives are left without any algorithm")               \
-    X(LL128, "ll128-forced", WARN,  "an explicit list that leaves LL128 on skips safety tests")    \
+    X(LL128, "ll128-forced", WARN, "an explicit list that leaves LL128 on skips safety tests")     \
     X(MISSPELT, "name-misspelt", ERROR, "no release reads this name, but one much like it")        \
     X(UNKNOWN_NAME, "name-unknown", WARN, "no release reads this name")                            \
     X(REMOVED, "name-removed", WARN, "this release no longer reads the name")                      \
@@ -165,7 +165,8 @@ struct nt_lint_file {
     struct nt_lint_finding *findings;
     size_t nfindings;
     bool full;
-    uint8_t depth;    /* while reading: texts inside texts */
+    bool rccl;     /* the text speaks of it: AMD's library takes some names and values of its own */
+    uint8_t depth; /* while reading: texts inside texts */
     const char *text; /* while reading: the whole of it, borrowed */
     size_t len;
 };

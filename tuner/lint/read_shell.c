@@ -17,6 +17,7 @@ struct word {
     size_t at, len; /* in the pool */
     uint32_t line;
     bool unresolved, quoted, spaced; /* spaced: holds a blank */
+    bool fallback;                   /* of ${NAME:-text} the text stands here */
     bool splits;                     /* begins with the bare $NAME of a value with blanks */
 };
 
@@ -85,6 +86,14 @@ static struct nt_lint_var *known(const struct shell *s, const char *name, size_t
     return NULL;
 }
 
+/* ":-text" or "-text" up to the bracket, with nothing to expand in it. */
+static bool has_default(const char *p, const char *end)
+{
+    p += p < end && *p == ':';
+    return p < end && *p == '-' && memchr(p, '$', (size_t)(end - p)) == NULL &&
+           memchr(p, '`', (size_t)(end - p)) == NULL && memchr(p, '"', (size_t)(end - p)) == NULL;
+}
+
 /* Behind "$": a name, {name…}, (command), anything else. Leaves s->p behind it. */
 static void expansion(struct shell *s)
 {
@@ -118,6 +127,12 @@ static void expansion(struct shell *s)
     if (v != NULL) {
         s->w[s->n].splits = s->w[s->n].splits || (first && strpbrk(v->value, " \t\n") != NULL);
         put_text(s, v->value, strlen(v->value));
+        return;
+    }
+    if (open == '{' && len > 0 && has_default(name + len, s->p - 1)) {
+        name += len + 1 + (name[len] == ':');
+        put_text(s, name, (size_t)(s->p - 1 - name));
+        s->w[s->n].fallback = true;
         return;
     }
     put_text(s, from, (size_t)(s->p - from));
@@ -306,7 +321,11 @@ static void set_word(struct shell *s, size_t i, enum nt_lint_where where, uint32
             where = had->where == NT_W_ENV ? NT_W_ENV : where;
         }
     }
-    (void)set(s, where, s->w[i].line, t, n, value, s->w[i].unresolved, command);
+    if (set(s, where, s->w[i].line, t, n, value, s->w[i].unresolved, command) != NULL &&
+        s->w[i].fallback && strncmp(t, "NCCL_", 5) == 0) {
+        nt_lint_find(s->f, NT_R_FROM_HOST, s->w[i].line, s->f->vars[s->f->nvars - 1].name,
+                     "what the shell has, or else '%.80s': checked is the latter", value);
+    }
 }
 
 /* "ALL,A=1,B=2": a comma always ends a value. */
@@ -624,15 +643,17 @@ static void redirection(struct shell *s)
     size_t had;
     if (after_equals) {
         size_t n = 0;
+        char name[128] = "";
         if (assignment(s, s->n - 1, &n)) {
-            char name[128];
             (void)snprintf(name, sizeof(name), "%.*s", (int)n, text_of(s, s->n - 1));
+            s->w[s->n - 1].unresolved = true;
+        }
+        if (name[0] != '\0' && nt_lint_is_ours(name)) {
             nt_lint_find(s->f, NT_R_REDIRECTION, s->line, name,
                          "the shell takes %c as a redirection: the value is empty; quote it, or "
                          "put the real "
                          "value in",
                          c);
-            s->w[s->n - 1].unresolved = true;
         }
     }
     s->p++;

@@ -105,6 +105,37 @@ static bool typed(struct walk *w, const char *name, const yaml_node_t *value, en
     return true;
 }
 
+/* What takes the place of $ in a value: Compose's shell-like names, Kubernetes' $(NAME), a renderer
+ * of templates. With a default ("${NAME:-1}") the value is that, unless the host has another. */
+static void dollar(struct walk *w, struct nt_lint_var *v)
+{
+    const char *p = strchr(v->value, '$'), *dash, *end;
+    char text[256];
+    if (p == NULL || p[1] == '$') {
+        return;
+    }
+    dash = p[1] == '{' ? strpbrk(p, "-}") : NULL;
+    end = dash != NULL ? strchr(dash, '}') : NULL;
+    if (p == v->value && dash != NULL && *dash == '-' && end != NULL && end[1] == '\0' &&
+        strchr(dash, '$') == NULL) {
+        (void)snprintf(text, sizeof(text), "%.*s", (int)(end - dash - 1), dash + 1);
+        if (nt_lint_is_ours(v->name)) {
+            nt_lint_find(w->f, NT_R_FROM_HOST, v->line, v->name,
+                         "the host's %.*s, or else '%.80s': checked is the latter",
+                         (int)(dash - p - 2 - (dash[-1] == ':')), p + 2, text);
+        }
+        free(v->value);
+        v->value = strdup(text);
+        w->f->full = w->f->full || v->value == NULL;
+        return;
+    }
+    v->unresolved = true;
+    if (nt_lint_is_ours(v->name)) {
+        nt_lint_find(w->f, NT_R_UNRESOLVED, v->line, v->name, "%s replaces '%.80s'",
+                     p[1] == '(' ? "Kubernetes" : "whoever renders or starts this", v->value);
+    }
+}
+
 static void variable(struct walk *w, const char *name, const yaml_node_t *value, enum typing typing)
 {
     const char *text = scalar(value);
@@ -127,10 +158,7 @@ static void variable(struct walk *w, const char *name, const yaml_node_t *value,
         nt_lint_find(w->f, NT_R_BLANKS, v->line, name,
                      "a line end is part of the value: a block scalar with |- or >- has none");
     }
-    if (strstr(text, "$(") != NULL) {
-        v->unresolved = true;
-        nt_lint_find(w->f, NT_R_UNRESOLVED, v->line, name, "Kubernetes replaces '%.80s'", text);
-    }
+    dollar(w, v);
 }
 
 /* Whether a key holds prose: what it says is no shell text. */
@@ -168,7 +196,16 @@ static void text_inside(struct walk *w, const char *key, const yaml_node_t *n)
             nt_env_line(w->f, p, m, line + l.line - 1, true);
         }
     } else if (w->f->depth < TEXT_DEPTH_MAX) {
+        size_t first = w->f->nvars;
         nt_shell_text(w->f, s, len, line, dot != NULL && strcmp(dot, ".env") == 0);
+        for (; first < w->f->nvars; first++) { /* a text of its own beside others */
+            struct nt_lint_var *v = &w->f->vars[first];
+            char *group = v->group[0] == '\0' ? strdup(w->group) : NULL;
+            if (group != NULL) {
+                free(v->group);
+                v->group = group;
+            }
+        }
     }
 }
 
@@ -325,7 +362,10 @@ static void node(struct walk *w, const char *key, const yaml_node_t *n, enum typ
         if (eq != NULL && nt_lint_is_name(s, (size_t)(eq - s))) {
             struct nt_lint_var *v = nt_lint_add(w->f, NT_W_ENV, line_of(w, n), s, (size_t)(eq - s),
                                                 eq + 1, strlen(eq + 1));
-            if (v != NULL && nt_lint_is_ours(v->name) && v->value[0] != '\0' &&
+            if (v != NULL && v->value != NULL) {
+                dollar(w, v);
+            }
+            if (v != NULL && v->value != NULL && nt_lint_is_ours(v->name) && v->value[0] != '\0' &&
                 (v->value[0] == '"' || v->value[0] == '\'')) {
                 nt_lint_find(w->f, NT_R_QUOTES, v->line, v->name, "the quotes inside %.80s stay",
                              v->value);
