@@ -15,7 +15,7 @@ struct args {
     uint32_t seeds, tpe_seeds, ranks, nodes;
     const char *python, *script, *twist, *decisions;
     uint64_t jobs, from;
-    bool alone, recorded_noise, verbose;
+    bool alone, recorded_noise, settings, verbose;
 };
 
 static const char *const twists[] = {"none",  "peaks", "cliff", "wrong", "noisy",
@@ -33,6 +33,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_FLAG, A, alone, "alone", 0, NULL, "ours without its rivals"),
     NT_OPT(NT_O_FLAG, A, recorded_noise, "recorded-noise", 0, NULL,
            "a simulated machine as noisy as eager calls on recorded ones"),
+    NT_OPT(NT_O_FLAG, A, settings, "settings", 0, NULL,
+           "process settings are a dimension more: those recorded, or a few"),
     NT_OPT(NT_O_STR, A, decisions, "decisions", 0, "FILE",
            "all that ours asks for: equal files decide alike"),
     NT_OPT(NT_O_FLAG, A, verbose, "verbose", 'v', NULL, "each pick of ours that loses"),
@@ -65,7 +67,7 @@ static int load(const struct args *a, const char *file, struct land *l, struct n
 
     if (strstr(name, ".csv") != NULL) {
         rc = nt_recording_load(file, &rec, err);
-        return rc == 0 ? land_recording(l, rec, name, err) : rc;
+        return rc == 0 ? land_recording(l, rec, a->settings, name, err) : rc;
     }
     if (strcmp(name, "switched") == 0 || strcmp(name, "bridged") == 0) { /* our own */
         t = machine_topology(name[0] == 's' ? SWITCHED : BRIDGED);
@@ -75,7 +77,8 @@ static int load(const struct args *a, const char *file, struct land *l, struct n
     }
     (void)snprintf(full, sizeof(full), "%.48s r%u n%u%s%s", name, a->ranks, a->nodes,
                    twist > 0 ? " " : "", twist > 0 ? a->twist : "");
-    return rc == 0 ? land_model(l, t, a->ranks, a->nodes, (enum twist)twist, full, err) : rc;
+    return rc == 0 ? land_model(l, t, a->ranks, a->nodes, (enum twist)twist, a->settings, full, err)
+                   : rc;
 }
 
 static void print_outcome(const struct land *l, enum rival r, uint64_t seed,
@@ -88,15 +91,20 @@ static void print_outcome(const struct land *l, enum rival r, uint64_t seed,
                      s->mean, s->worst, s->exact, o->preflight_s, (unsigned long long)o->blocks,
                      (unsigned long long)o->decide_ns, l->ncases);
     }
+    if (l->nsettings > 1) {
+        const struct land_setting *s = &l->setting[o->setting];
+        (void)printf("=%s,%llu,%s,%.6f\n", rival_names[r], (unsigned long long)seed, s->vars,
+                     expm1(s->mean_log - l->setting[l->best].mean_log));
+    }
 }
 
 static double tuples(const struct land *l)
 {
     double n = 0;
-    for (uint32_t k = 0; k < l->ncases; k++) {
-        n += l->cases[k].n;
+    for (uint32_t k = 0; k < l->nsettings * l->ncases; k++) {
+        n += l->setting[k / l->ncases].cases[k % l->ncases].n;
     }
-    return n / l->ncases;
+    return n / (l->nsettings * l->ncases);
 }
 
 static int run_rivals(const struct args *a, struct land *l, struct nt_err *err)
@@ -111,8 +119,8 @@ static int run_rivals(const struct args *a, struct land *l, struct nt_err *err)
             (void)fprintf(stderr, "without Optuna: %s\n", err->msg);
         }
     }
-    (void)printf("#%s: %u cases, %.1f tuples a case, grid %.1f s\n", l->name, l->ncases, tuples(l),
-                 l->grid_s);
+    (void)printf("#%s: %u cases, %.1f tuples a case, grid %.1f s, %u settings, best '%s'\n",
+                 l->name, l->ncases, tuples(l), l->grid_s, l->nsettings, l->setting[l->best].vars);
     for (uint64_t seed = a->from; seed < a->from + a->seeds && rc == 0; seed++) {
         rc = land_seed(l, seed, err);
         for (int r = 0; r < RIVALS && rc == 0; r++) {

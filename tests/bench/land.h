@@ -6,6 +6,9 @@
  * Truth    of a simulated machine is its time without noise; of a recording the median over every
  *          other of its gangs, while the search draws from the rest. What such a half of the gangs
  * can tell for sure (truth_gap) is less than what it seems to.
+ * Settings of process scope, if any, are a dimension more: a choice is one of them, for all cases
+ *          together, and a tuple of each case under it. The best setting is the one whose best
+ *          tuples have the least mean of logs; gaps are to its best tuple of the case.
  */
 #pragma once
 #include "probes/model/sim.h"
@@ -25,14 +28,15 @@ enum twist {
 };
 extern const char *const twist_names[TWISTS];
 
-enum { LAND_ARMS = 96, LAND_CASES = 96, LAND_LOOKS = 192 };
+enum { LAND_ARMS = 96, LAND_CASES = 96, LAND_LOOKS = 192, LAND_SETTINGS = 8 };
 
 /* One tuple that can be had in a case. */
 struct land_arm {
     struct nt_call call;
     struct nt_executed executed;
     double true_ns; /* +inf: broken, never to be picked */
-    double gap;     /* to the best of the case: 0.01 is 1 % */
+    double gap;     /* to the best of the case: 0.01 is 1 %; under another setting than the best
+                       it may be below 0 */
     double told;    /* what is sure of it, this case seen alone; of a simulated machine all */
     double sure;    /* … and all cases together */
 };
@@ -48,6 +52,12 @@ struct land_case {
     uint32_t looks;
 };
 
+struct land_setting {
+    char vars[NT_SETTING_LEN];
+    struct land_case *cases; /* [ncases], owned */
+    double mean_log;         /* of the best tuple of each case */
+};
+
 struct land {
     char name[96];
     enum twist twist;
@@ -55,8 +65,9 @@ struct land {
     unsigned ranks, nodes;
     uint64_t machine;         /* of the name: equal topologies are still different machines */
     struct nt_recording *rec; /* owned; of a recording */
-    struct nt_spec spec;      /* one process setting: as is */
-    struct land_case *cases;  /* owned */
+    struct nt_spec spec;
+    struct land_setting setting[LAND_SETTINGS]; /* [0]: as is */
+    uint32_t nsettings, best;                   /* best: index */
     uint32_t ncases;
     double grid_s; /* device seconds of measuring everything (design: "grid") */
     /* of the running world */
@@ -64,11 +75,12 @@ struct land {
     uint64_t seed;
 };
 
-/* Sizes may be NULL for the usual ones. Takes what it is given, also on failure. */
+/* settings: beside "as is" some of process scope, those recorded or a few that matter. Takes what
+ * it is given, also on failure. */
 NT_MUST_CHECK int land_model(struct land *l, struct nt_topology *t, unsigned ranks, unsigned nodes,
-                             enum twist twist, const char *name, struct nt_err *err);
-NT_MUST_CHECK int land_recording(struct land *l, struct nt_recording *rec, const char *name,
-                                 struct nt_err *err);
+                             enum twist twist, bool settings, const char *name, struct nt_err *err);
+NT_MUST_CHECK int land_recording(struct land *l, struct nt_recording *rec, bool settings,
+                                 const char *name, struct nt_err *err);
 void land_done(struct land *l);
 
 /* Simulated machines scatter as eager calls of two H200 on NVLink did (scripts/bench/model), in all
@@ -90,7 +102,9 @@ void land_cells(const struct land *l, const struct land_gang *g, const struct nt
 void land_measure(const struct land *l, struct land_gang *g, const struct nt_measure *m,
                   struct nt_result *ret);
 
-const struct land_case *land_find(const struct land *l, const struct nt_case *c);
+/* Index of a setting; NONE where there is none of these variables. */
+uint32_t land_setting(const struct land *l, const char *vars);
+const struct land_case *land_find(const struct land *l, uint32_t setting, const struct nt_case *c);
 /* The tuple of a case; NULL when the landscape does not know it. */
 const struct land_arm *land_tuple(const struct land_case *c, const struct nt_executed *x);
 /* pick / best - 1 of a tuple; NAN when the landscape does not know it. */

@@ -135,14 +135,17 @@ static void take_standing(const struct play *y, struct outcome *ret)
 {
     struct standing *s = &ret->at[ret->n++];
     size_t cases = (size_t)y->p->npoints * y->p->nmodes;
+    uint32_t setting = land_setting(y->l, nt_plan_table_vars(y->p));
+    bool any = y->p->settings[y->p->table_setting].cells != NULL;
     unsigned n = 0;
 
+    nt_assert(setting != NONE);
     *s = (struct standing){.seconds = search_seconds(y->p)};
     for (size_t i = 0; i < cases; i++) {
-        const struct nt_found *f = y->p->settings[0].cells != NULL ? nt_plan_found(y->p, i) : NULL;
+        const struct nt_found *f = any ? nt_plan_found(y->p, i) : NULL;
         struct nt_case cs =
             plan_case(y->p, (uint32_t)(i / y->p->nmodes), y->p->modes[i % y->p->nmodes]);
-        const struct land_case *c = land_find(y->l, &cs);
+        const struct land_case *c = land_find(y->l, setting, &cs);
         const struct nt_executed *x =
             f != NULL && f->pick < f->narms ? &f->arms[f->pick].executed : NULL;
         const struct land_arm *a = c == NULL ? NULL : x != NULL ? land_tuple(c, x) : &c->arm[0];
@@ -176,7 +179,8 @@ static void print_losses(const struct play *y)
     const struct nt_found *f;
 
     for (size_t i = 0; (f = nt_plan_found(y->p, i)) != NULL; i++) {
-        const struct land_case *c = land_find(y->l, &f->cs);
+        const struct land_case *c =
+            land_find(y->l, land_setting(y->l, nt_plan_table_vars(y->p)), &f->cs);
         char text[80];
         if (c == NULL || !(land_gap(c, &f->arms[f->pick].executed) > 0.005)) {
             continue;
@@ -217,6 +221,7 @@ int ours_run(const struct land *l, struct outcome *ret, struct nt_err *err)
     if (rc == 0 && ours_decisions != NULL) {
         print_found(y.p);
     }
+    ret->setting = rc == 0 ? land_setting(l, nt_plan_table_vars(y.p)) : 0;
     ret->blocks = y.steps;
     ret->decide_ns = y.think_ns;
     free(y.result.ns);
@@ -239,7 +244,7 @@ int rival_job(const struct land *l, unsigned *ret_published, unsigned *ret_false
     }
     for (size_t i = 0; rc == 0 && i < nt_plan_result(y.p)->nclasses; i++) {
         const struct nt_class_result *k = &nt_plan_result(y.p)->classes[i];
-        const struct land_case *c = land_find(l, &k->cs);
+        const struct land_case *c = land_find(l, 0, &k->cs);
         struct land_gang g;
         struct nt_executed x;
         double gap;

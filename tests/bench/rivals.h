@@ -32,6 +32,7 @@ enum { STANDINGS = 160 };
 struct outcome {
     struct standing at[STANDINGS]; /* by seconds; the last is the end */
     unsigned n;
+    uint32_t setting; /* of the landscape, at the end */
     double preflight_s;
     uint64_t blocks;
     uint64_t decide_ns; /* ours: time to think, all blocks together */

@@ -82,6 +82,15 @@ int tpe_study(struct tpe *t, uint32_t study, const struct land_case *c, uint64_t
     return fprintf(t->to, "\n") > 0 ? 0 : nt_fail(err, NT_E_PROTO, 0, "Optuna's process ended");
 }
 
+int tpe_choice(struct tpe *t, uint32_t study, uint32_t n, uint64_t seed, struct nt_err *err)
+{
+    (void)fprintf(t->to, "study %u %llu", study, (unsigned long long)seed);
+    for (uint32_t i = 0; i < n; i++) {
+        (void)fprintf(t->to, " %u:1", i);
+    }
+    return fprintf(t->to, "\n") > 0 ? 0 : nt_fail(err, NT_E_PROTO, 0, "Optuna's process ended");
+}
+
 int tpe_ask(struct tpe *t, uint32_t study, uint32_t *ret_arm, struct nt_err *err)
 {
     char line[64];

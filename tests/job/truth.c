@@ -172,8 +172,9 @@ static bool level_of(const struct nt_recording *r, long cell, enum nt_half half,
     return ret->n > 0;
 }
 
-/* log(a / b) of two means of gangs that have nothing to do with each other: Welch. */
-static struct nt_est compare_apart(const struct level *a, const struct level *b)
+/* log(a / b) of two means of gangs that have nothing to do with each other: Welch; the interval
+ * wrong on either side with the chance `alpha`. */
+static struct nt_est compare_apart(const struct level *a, const struct level *b, double alpha)
 {
     struct nt_est ea = nt_estimate(a->x, a->n, 0.95), eb = nt_estimate(b->x, b->n, 0.95);
     double va = ea.se * ea.se, vb = eb.se * eb.se, df;
@@ -182,7 +183,7 @@ static struct nt_est compare_apart(const struct level *a, const struct level *b)
     df = (va + vb) * (va + vb) /
          (va * va / ((double)a->n - 1) + vb * vb / ((double)b->n - 1) + 1e-300);
     e.se = sqrt(va + vb);
-    e.lo = e.mean - e.se * nt_student_quantile(0.975, df < 1 ? 1 : df);
+    e.lo = e.mean - e.se * nt_student_quantile(1 - alpha, df < 1 ? 1 : df);
     e.hi = 2 * e.mean - e.lo;
     return e;
 }
@@ -405,6 +406,33 @@ double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct
     return mine == f.n ? NAN : fmax(worst_of(&f, mine, alpha, &other).lo, 0);
 }
 
+unsigned truth_gangs(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                     const char *vars)
+{
+    struct nt_call none = NT_CALL_DEFAULT;
+    struct level l;
+
+    (void)level_of(rec, nt_recording_find(rec, cs, 0, vars, &none), half, &l);
+    return (unsigned)l.n;
+}
+
+double truth_gap_apart(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                       const char *vars, const struct nt_executed *x, const char *other_vars,
+                       unsigned family)
+{
+    static struct field mine, others; /* large */
+    size_t at = find_tuple(rec, half, cs, vars, x, &mine);
+    double alpha = family > 0 ? ALPHA / family : ALPHA_CASE, gap = 0;
+
+    if (at == mine.n || !field_of(rec, half, cs, other_vars, &others)) {
+        return NAN;
+    }
+    for (size_t i = 0; i < others.n; i++) {
+        gap = fmax(gap, compare_apart(&mine.at[at], &others.at[i], alpha / (double)others.n).lo);
+    }
+    return gap;
+}
+
 static void judge_pick(const struct nt_recording *r, enum nt_half half, const struct nt_case *cs,
                        const char *vars, const struct nt_executed *pick, bool verbose,
                        struct truth_gaps *g)
@@ -595,7 +623,7 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
                level_of(c->rec, nt_recording_find(c->rec, &k->cs, 0, "", &none), NT_ODD_GANGS,
                         &base) &&
                tuned.n >= LEAST_GANGS && base.n >= LEAST_GANGS;
-        e = told ? compare_apart(&tuned, &base) : (struct nt_est){.n = 0};
+        e = told ? compare_apart(&tuned, &base, ALPHA) : (struct nt_est){.n = 0};
         sum->published++;
         sum->claims += claimed;
         if (claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin))) {

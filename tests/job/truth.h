@@ -66,6 +66,13 @@ NT_MUST_CHECK int truth_disagreement(const struct truth_config *c, struct truth_
  * cases together. Log units, 0: not at all, NAN: not recorded there often enough. */
 double truth_gap(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
                  const char *vars, const struct nt_executed *x, unsigned family);
+/* The same against the tuples of another process setting, which ran in other gangs. */
+double truth_gap_apart(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                       const char *vars, const struct nt_executed *x, const char *other_vars,
+                       unsigned family);
+/* Gangs of that half which hold the default of a case under a process setting. */
+unsigned truth_gangs(const struct nt_recording *rec, enum nt_half half, const struct nt_case *cs,
+                     const char *vars);
 /* Device time of the exhaustive grid: every distinct tuple × case × process setting, 4 gangs × 5
  * blocks of the job's block length, gang starts included. */
 NT_MUST_CHECK int truth_grid(const struct truth_config *c, uint64_t *ret_ns, unsigned *ret_tuples,
