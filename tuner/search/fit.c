@@ -100,6 +100,7 @@ void fit_done(struct fit *f)
     free(f->several);
     free(f->obs);
     free(f->scratch);
+    free(f->seen);
     *f = (struct fit){0};
 }
 
@@ -142,7 +143,7 @@ static int add_obs(struct fit *f, uint32_t gang, uint32_t arm, double y, double 
     if (rc == 0) {
         const struct fit_gang *g = &f->gangs[gang];
         f->obs[f->n_obs] =
-            (struct fit_obs){y, weight, NAN, gang, a->last, g->blocks, (uint32_t)g->n_marks};
+            (struct fit_obs){y, weight, NAN, NAN, gang, a->last, g->blocks, (uint32_t)g->n_marks};
         a->last = (uint32_t)f->n_obs++;
         f->moved = f->moved || (f->touched != FIT_NONE && f->touched != arm);
         f->touched = arm;
@@ -152,10 +153,12 @@ static int add_obs(struct fit *f, uint32_t gang, uint32_t arm, double y, double 
 
 int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight, struct nt_err *err)
 {
-    void *scratch = f->scratch;
+    void *scratch = f->scratch, *seen = f->seen;
     size_t blocks = f->arms[0].blocks + f->n_obs;
     int rc = grow(&scratch, blocks, &f->n_scratch, sizeof(*f->scratch), err);
     f->scratch = scratch;
+    rc = rc == 0 ? grow(&seen, blocks, &f->n_seen, sizeof(*f->seen), err) : rc;
+    f->seen = seen;
     if (rc == 0) {
         rc = arm == 0 ? add_mark(f, &f->gangs[gang], y, weight, err)
                       : add_obs(f, gang, arm, y, weight, err);
@@ -234,46 +237,70 @@ static void mark_strays(struct fit *f)
     }
 }
 
-/* Kalman filter of a level that wanders with variance `q` a block; returns the log-likelihood. */
-static double filter_level(struct fit_gang *g, double block_var, double q)
+/* Kalman filter of a level that wanders with variance `q` a block. */
+struct track {
+    double q, x, p, likelihood; /* likelihood: its log */
+};
+
+static void follow(struct track *t, const struct fit_mark *m, double noise, uint32_t steps)
 {
-    double x = 0.0, p = INFINITY, likelihood = 0.0;
+    t->p += t->q * (double)steps;
+    if (!m->stray && isinf(t->p)) {
+        t->x = m->y;
+        t->p = noise;
+    } else if (!m->stray) {
+        double f = t->p + noise;
+        t->likelihood -= 0.5 * (log(f) + (m->y - t->x) * (m->y - t->x) / f);
+        t->x += t->p / f * (m->y - t->x);
+        t->p *= noise / f;
+    }
+}
+
+/* Several at once, which takes little longer than one; the first leaves what it filtered. */
+static void filter_level(struct fit_gang *g, double block_var, struct track *tracks, size_t n)
+{
     uint32_t pos = 0;
+    for (size_t i = 0; i < n; i++) {
+        tracks[i].x = tracks[i].likelihood = 0.0;
+        tracks[i].p = INFINITY;
+    }
     for (size_t k = 0; k < g->n_marks; k++) {
         struct fit_mark *m = &g->marks[k];
-        double noise = block_var / m->weight, f;
-        p += q * (double)(m->pos - pos);
-        pos = m->pos;
-        if (!m->stray && isinf(p)) {
-            x = m->y;
-            p = noise;
-        } else if (!m->stray) {
-            f = p + noise;
-            likelihood -= 0.5 * (log(f) + (m->y - x) * (m->y - x) / f);
-            x += p / f * (m->y - x);
-            p *= noise / f;
+        double noise = block_var / m->weight;
+        for (size_t i = 0; i < n; i++) {
+            follow(&tracks[i], m, noise, m->pos - pos);
         }
-        m->filtered = x;
-        m->var = p;
+        pos = m->pos;
+        m->filtered = tracks[0].x;
+        m->var = tracks[0].p;
     }
-    return likelihood;
 }
 
 /* The pace is the most plausible of a few, and standing still unless another is clearly better. */
 static void smooth_level(struct fit_gang *g, double block_var)
 {
-    static const double paces[] = {0.0, 0.004, 0.04, 0.4}; /* of a block's variance, per block */
-    static const double worth = 1.5;                       /* of log-likelihood */
-    double best = filter_level(g, block_var, 0.0) + worth, q = 0.0;
+    enum { PACES = 4 };
+    static const double paces[PACES] = {0.0, 0.004, 0.04,
+                                        0.4}; /* of a block's variance, per block */
+    static const double worth = 1.5;          /* of log-likelihood */
+    struct track tracks[PACES];
+    double best, q = 0.0;
     size_t k = g->n_marks, used = 0;
-    for (size_t i = 1; i < sizeof(paces) / sizeof(paces[0]); i++) {
-        double likelihood = filter_level(g, block_var, paces[i] * block_var);
-        if (likelihood > best) {
-            best = likelihood;
-            q = paces[i] * block_var;
+    for (size_t i = 0; i < PACES; i++) {
+        tracks[i].q = paces[i] * block_var;
+    }
+    filter_level(g, block_var, tracks, PACES);
+    best = tracks[0].likelihood + worth;
+    for (size_t i = 1; i < PACES; i++) {
+        if (tracks[i].likelihood > best) {
+            best = tracks[i].likelihood;
+            q = tracks[i].q;
         }
     }
-    (void)filter_level(g, block_var, q);
+    if (q > 0.0) {
+        tracks[0].q = q;
+        filter_level(g, block_var, tracks, 1);
+    }
     g->ss = g->df = 0.0;
     while (k-- > 0) { /* smooth backwards; before the first good block its level holds */
         struct fit_mark *m = &g->marks[k];
@@ -298,16 +325,17 @@ static bool has_level(const struct fit_gang *g)
     return g->n_marks > 0 && !isinf(g->marks[g->n_marks - 1].var);
 }
 
-static double level_at(const struct fit_gang *g, const struct fit_obs *o)
+static double level_at(const struct fit_gang *g, struct fit_obs *o)
 {
     const struct fit_mark *m = g->marks;
     size_t next = o->before;
-    double f;
     if (next == 0 || next == g->n_marks) {
         return m[next == 0 ? 0 : next - 1].level;
     }
-    f = (double)(o->pos - m[next - 1].pos) / (double)(m[next].pos - m[next - 1].pos);
-    return m[next - 1].level + f * (m[next].level - m[next - 1].level);
+    if (isnan(o->between)) {
+        o->between = (double)(o->pos - m[next - 1].pos) / (double)(m[next].pos - m[next - 1].pos);
+    }
+    return m[next - 1].level + o->between * (m[next].level - m[next - 1].level);
 }
 
 /* ---- cells ---- */
@@ -370,19 +398,18 @@ static bool typical(struct fit *f, const struct fit_arm *a, double *ret_mid, dou
     return true;
 }
 
-/* Is a block too far from the median of its arm to be believed? `alone`: what the interaction by
- * itself allows, which most are within. */
-static bool is_stray(const struct fit *f, const struct fit_obs *o, double off, double alone,
-                     double limit)
+/* Is a block too far from the median of its arm to be believed? Most are within what the
+ * interaction by itself allows. */
+static bool is_stray(const struct fit *f, const struct fit_obs *o, double off, double limit)
 {
-    return off > alone && off > limit &&
+    return off > f->stray_least && off > limit &&
            off > stray_sd * sqrt(f->block_var / o->weight + f->inter_var);
 }
 
 static void redo_cells(struct fit *f, uint32_t arm)
 {
     struct fit_arm *a = &f->arms[arm];
-    double mid, limit, alone = stray_sd * sqrt(f->inter_var);
+    double mid, limit;
     for (uint32_t left = a->seen; left != 0; left &= left - 1) {
         *cell_at(f, arm, first_bit(left)) = (struct fit_cell){0};
     }
@@ -395,7 +422,7 @@ static void redo_cells(struct fit *f, uint32_t arm)
         const struct fit_obs *o = &f->obs[i];
         struct fit_cell *c = cell_at(f, arm, o->gang);
         double d;
-        if (isnan(o->above) || is_stray(f, o, fabs(o->above - mid), alone, limit)) {
+        if (isnan(o->above) || is_stray(f, o, fabs(o->above - mid), limit)) {
             continue;
         }
         d = o->above - c->mean;
@@ -433,47 +460,55 @@ static double cell_info(const struct fit *f, const struct fit_arm *a, const stru
     return c->weight > 0.0 ? 1.0 / (f->inter_var + a->var / c->weight) : 0.0;
 }
 
-/* What the arm's cells say, by the variances believed now. */
-static void set_info(struct fit *f, uint32_t arm)
+static double variance_of(const struct fit *f, const struct fit_arm *a)
 {
-    struct fit_arm *a = &f->arms[arm];
-    a->var = (arm_prior_df * f->block_var + a->ss) / (arm_prior_df + a->df);
-    a->info = 0.0;
-    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
-        struct fit_cell *c = cell_at(f, arm, first_bit(left));
-        c->info = cell_info(f, a, c);
-        a->info += c->info;
-    }
+    return (arm_prior_df * f->block_var + a->ss) / (arm_prior_df + a->df);
 }
 
-static void set_effect(struct fit *f, uint32_t arm)
+/* What the cells say of those seen in several gangs, by the variances believed now; and what all
+ * say of each gang. */
+static void set_infos(struct fit *f, double *of_gang)
 {
-    struct fit_arm *a = &f->arms[arm];
-    double sum = 0.0;
-    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
-        const struct fit_cell *c = fit_cell(f, arm, first_bit(left));
-        sum += c->info * (c->mean - f->gangs[first_bit(left)].shift);
-    }
-    a->effect = a->info > 0.0 ? sum / a->info : NAN;
-}
-
-/* Arms seen in one gang only say nothing of the gang. */
-static void set_shifts(struct fit *f)
-{
-    double sum[FIT_GANGS] = {0}, info[FIT_GANGS] = {0};
+    struct fit_seen *to = f->seen;
     for (uint32_t k = 0; k < f->n_several; k++) {
-        const struct fit_arm *a = &f->arms[f->several[k]];
-        for (uint32_t left = a->failed ? 0 : a->seen; left != 0; left &= left - 1) {
-            uint32_t g = first_bit(left);
-            const struct fit_cell *c = fit_cell(f, f->several[k], g);
-            sum[g] += c->info * (c->mean - a->effect);
-            info[g] += c->info;
+        struct fit_arm *a = &f->arms[f->several[k]];
+        a->var = variance_of(f, a);
+        a->info = 0.0;
+        for (uint32_t left = a->seen; left != 0; left &= left - 1, to++) {
+            const struct fit_cell *c = fit_cell(f, f->several[k], first_bit(left));
+            *to = (struct fit_seen){c->mean, cell_info(f, a, c), first_bit(left)};
+            a->info += to->info;
+            of_gang[to->gang] += a->failed ? 0.0 : to->info;
         }
     }
-    for (uint32_t g = 0; g < f->n_gangs; g++) {
-        f->gangs[g].shift = info[g] > 0.0 ? sum[g] / info[g] : 0.0;
-        f->gangs[g].shift_var = info[g] > 0.0 ? 1.0 / info[g] : 0.0;
+}
+
+/* Their effects, by the shifts that are believed; what then speaks for other shifts goes to sum. */
+static void sweep(struct fit *f, double *sum)
+{
+    const struct fit_seen *c = f->seen;
+    for (uint32_t k = 0; k < f->n_several; k++) {
+        struct fit_arm *a = &f->arms[f->several[k]];
+        double effect = 0.0;
+        for (uint32_t i = 0; i < a->gangs; i++) {
+            effect += c[i].info * (c[i].mean - f->gangs[c[i].gang].shift);
+        }
+        a->effect = effect /= a->info;
+        for (uint32_t i = 0; i < a->gangs && !a->failed; i++) {
+            sum[c[i].gang] += c[i].info * (c[i].mean - effect);
+        }
+        c += a->gangs;
     }
+}
+
+/* Both of an arm that was seen in one gang, as most are, or in none. */
+static void set_single(struct fit *f, struct fit_arm *a, uint32_t arm)
+{
+    uint32_t gang = a->seen != 0 ? first_bit(a->seen) : 0;
+    const struct fit_cell *c = fit_cell(f, arm, gang);
+    a->var = variance_of(f, a);
+    a->info = cell_info(f, a, c);
+    a->effect = a->info > 0.0 ? a->info * (c->mean - f->gangs[gang].shift) / a->info : NAN;
 }
 
 static void believe(struct fit *f)
@@ -494,19 +529,18 @@ void fit_believe(struct fit *f, double interaction_sd, double df)
 static void set_inter_var(struct fit *f)
 {
     double ss = 0.0, noise = 0.0, cells = 0.0, arms = 0.0, df;
+    const struct fit_seen *seen = f->seen;
     for (uint32_t k = 0; k < f->n_several; k++) {
         const struct fit_arm *a = &f->arms[f->several[k]];
-        if (a->failed) {
-            continue;
-        }
-        arms += 1.0;
-        for (uint32_t left = a->seen; left != 0; left &= left - 1) {
-            const struct fit_cell *c = fit_cell(f, f->several[k], first_bit(left));
-            double e = c->mean - f->gangs[first_bit(left)].shift - a->effect;
+        uint32_t i = a->failed ? a->gangs : 0;
+        arms += a->failed ? 0.0 : 1.0;
+        for (; i < a->gangs; i++) {
+            double e = seen[i].mean - f->gangs[seen[i].gang].shift - a->effect;
             ss += e * e;
-            noise += a->var / c->weight;
+            noise += a->var / fit_cell(f, f->several[k], seen[i].gang)->weight;
             cells += 1.0;
         }
+        seen += a->gangs;
     }
     df = cells - arms - (double)(f->n_gangs > 0 ? f->n_gangs - 1 : 0);
     f->inter_df = fmax(df, 0.0);
@@ -516,28 +550,29 @@ static void set_inter_var(struct fit *f)
 
 static void set_effects(struct fit *f)
 {
-    static const int sweeps = 4; /* of alternating least squares; a few arms, a few gangs */
+    enum { SWEEPS = 3 }; /* of alternating least squares; a few arms, a few gangs */
+    double info[FIT_GANGS] = {0};
     for (uint32_t g = 0; g < f->n_gangs; g++) {
         f->gangs[g].shift = f->gangs[g].shift_var = 0.0;
     }
-    for (uint32_t k = 0; k < f->n_several; k++) {
-        set_info(f, f->several[k]);
-    }
-    for (int s = 1; s < sweeps && f->n_gangs > 1; s++) {
-        for (uint32_t k = 0; k < f->n_several; k++) {
-            set_effect(f, f->several[k]);
+    set_infos(f, info);
+    for (int s = 0; s <= SWEEPS; s++) {
+        double sum[FIT_GANGS] = {0};
+        sweep(f, sum);
+        for (uint32_t g = 0; g < f->n_gangs && s < SWEEPS; g++) {
+            /* arms seen in one gang only say nothing of the gang */
+            f->gangs[g].shift = info[g] > 0.0 ? sum[g] / info[g] : 0.0;
+            f->gangs[g].shift_var = info[g] > 0.0 ? 1.0 / info[g] : 0.0;
         }
-        set_shifts(f);
-    }
-    for (uint32_t i = 0; i < f->n_arms; i++) {
-        if (f->arms[i].gangs <= 1) {
-            set_info(f, i);
-        }
-        set_effect(f, i);
     }
     f->shift_var_most = 0.0;
     for (uint32_t g = 0; g < f->n_gangs; g++) {
         f->shift_var_most = fmax(f->shift_var_most, f->gangs[g].shift_var);
+    }
+    for (uint32_t i = 0; i < f->n_arms; i++) {
+        if (f->arms[i].gangs <= 1) {
+            set_single(f, &f->arms[i], i);
+        }
     }
     set_inter_var(f);
 }
@@ -547,6 +582,7 @@ void fit_update(struct fit *f)
     if (!f->moved && f->touched == FIT_NONE) {
         return;
     }
+    f->stray_least = stray_sd * sqrt(f->inter_var);
     if (f->moved) {
         mark_strays(f);
         for (uint32_t g = 0; g < f->n_gangs; g++) {

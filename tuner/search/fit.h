@@ -27,6 +27,7 @@ struct fit_mark { /* a block of the default */
 struct fit_obs { /* a block of another arm */
     double y, weight;
     double above;         /* the level; NAN: its gang has none */
+    double between;       /* where between two marks, 0 … 1; NAN: not worked out */
     uint32_t gang, prev;  /* prev: the arm's block before, or FIT_NONE */
     uint32_t pos, before; /* before: the gang's marks that it follows */
 };
@@ -34,7 +35,11 @@ struct fit_obs { /* a block of another arm */
 struct fit_cell {
     double mean;   /* of the arm in the gang, less the level */
     double weight; /* full blocks in it; 0: not seen */
-    double info;   /* what it says of its arm's effect, when the effects were set */
+};
+
+struct fit_seen { /* what is used of a cell again and again */
+    double mean, info;
+    uint32_t gang;
 };
 
 struct fit_arm {
@@ -63,14 +68,16 @@ struct fit {
     struct fit_gang gangs[FIT_GANGS];
     struct fit_obs *obs;
     double *scratch;   /* room for all blocks */
-    uint32_t *several; /* arms seen in more than one gang, ascending */
+    uint32_t *several; /* arms seen in more than one gang, ascending … */
     uint32_t n_several;
-    size_t n_obs, cap, n_scratch;
+    struct fit_seen *seen;                   /* … and their cells, one arm's after the other's */
+    size_t n_obs, cap, n_scratch, n_seen;    /* n_scratch, n_seen: there is room for */
     double block_var0, inter_var0, gang_var; /* beliefs from before */
     double inter_df0;                        /* what that of the interaction weighs */
     double inter_excess, inter_df;           /* seen: squares less their noise, of so many */
     double block_var, inter_var;             /* … and now */
     double shift_var_most;                   /* of all gangs */
+    double stray_least;                      /* a block nearer to its arm's median is no stray */
     bool moved;                              /* a level changed: all cells are to be redone */
     uint32_t touched;                        /* else only this arm's, or FIT_NONE */
 };
@@ -98,15 +105,6 @@ static inline double fit_apart(const struct fit *f, uint32_t a, uint32_t b)
         return NAN;
     }
     return a == b ? 0.0 : x->effect - y->effect;
-}
-/* The variance of effect(a) - effect(b), for two arms that were seen, is no less than *ret_least
- * and no more than *ret_most; all but free. */
-static inline void fit_variance_within(const struct fit *f, uint32_t a, uint32_t b,
-                                       double *ret_least, double *ret_most)
-{
-    *ret_least = 1.0 / f->arms[a].info + 1.0 / f->arms[b].info;
-    /* leans on gangs add up to 2 and none is above 1: their squares to no more than 2 */
-    *ret_most = *ret_least + 2.0 * f->shift_var_most;
 }
 /* effect(a) - effect(b) with its standard error; NAN and INFINITY when one was not seen. */
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se);

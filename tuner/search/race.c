@@ -276,25 +276,41 @@ static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
     return x < y ? x : y;
 }
 
+/* Comparisons with squares stand in for those with roots and quotients where they are this far from
+ * equal: more than rounding can do. */
+static const double SURELY = 1 + 1e-9;
+
 /* Is an arm slower than the leader beyond the margin by more than so many standard errors?
  * 0: not by `few`, 1: by `few`, 2: by `many`, which is no less. One of whom nothing is known is
- * not. Most are far from either bound, which takes less work to tell. */
+ * not. Most are so far from either bound that it is told without their error. */
 static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, double few,
                       double many)
 {
-    double se, least, most, d = fit_apart(&r->fit, arm, leader) - r->margin;
+    const struct fit *f = &r->fit;
+    double se, square, other, d = fit_apart(f, arm, leader) - r->margin;
     if (!(d > 0.0)) {
         return 0;
     }
-    fit_variance_within(&r->fit, arm, leader, &least, &most);
-    if (d / sqrt(most) > many) {
+    /* All times the arm's information. The gangs' part of the variance is not below 0, and not
+     * above twice the largest: leans on gangs add up to 2 and none is above 1. */
+    square = d * d * f->arms[arm].info;
+    other = f->arms[arm].info / f->arms[leader].info;
+    if (square > many * many * (1 + other + 2 * f->shift_var_most * f->arms[arm].info) * SURELY) {
         return 2;
     }
-    if (!(d / sqrt(least) > few)) {
+    if (square * SURELY < few * few * (1 + other)) {
         return 0;
     }
-    (void)fit_difference(&r->fit, arm, leader, &se);
+    (void)fit_difference(f, arm, leader, &se);
     return d / se > many ? 2 : d / se > few;
+}
+
+/* Is its promise larger than that, that is worse? Where it is told without a root. */
+static bool promises_less(const struct nt_race *r, uint32_t arm, double value)
+{
+    const struct fit_arm *a = &r->fit.arms[arm];
+    double d = a->effect - value, stop = r->caution[a->gangs].stop;
+    return d > 0.0 && d * d * a->info > stop * stop * SURELY;
 }
 
 static void set_alive(struct nt_race *r, uint32_t arm, bool alive)
@@ -365,7 +381,9 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
     }
     for (uint32_t k = 0; k < alive; k++) {
         uint32_t i = r->list[k];
-        if (i != 0) {
+        if (i != 0 && n == cap && i != leader && promises_less(r, i, r->places[n - 1].value)) {
+            r->runners[i].alive = r->runners[i].ahead = false;
+        } else if (i != 0) {
             double value = i == leader ? -INFINITY : promise(r, i);
             n = add_place(r->places, n, cap, (struct place){0.0, value, i});
             r->runners[i].alive = r->runners[i].ahead = false;
