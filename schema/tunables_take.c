@@ -44,6 +44,67 @@ static bool in_domain(const struct nt_tunable *t, int64_t v)
     return v >= t->lo && v <= t->hi && multiple && power;
 }
 
+/* The number by which NCCL's source says that a variable is not set: as good as leaving it out. */
+static bool says_unset(const struct nt_tunable *t, int64_t v)
+{
+    static const struct {
+        const char *name;
+        int64_t unset;
+    } rows[] = {
+        {"NCCL_AGG_CHANNEL_SIZE", -2},
+        {"NCCL_BUFFSIZE", -2},
+        {"NCCL_CUMEM_ENABLE", -2},
+        {"NCCL_CUMEM_HOST_ENABLE", -1},
+        {"NCCL_GIN_EXCLUSIVE_CONTEXTS", -1},
+        {"NCCL_GIN_GDAKI_MAX_DEST_RD_ATOMIC", -2},
+        {"NCCL_GIN_GDAKI_MAX_QP_RD_ATOMIC", -2},
+        {"NCCL_GIN_IB_TC", -1},
+        {"NCCL_GIN_NCONNECTIONS", -2},
+        {"NCCL_GIN_NCONTEXTS", -1},
+        {"NCCL_GIN_PROXY_QUEUE_SIZE", -1},
+        {"NCCL_GIN_TYPE", -1},
+        {"NCCL_IB_ADAPTIVE_ROUTING", -2},
+        {"NCCL_IB_AR_THRESHOLD", -2},
+        {"NCCL_IB_FIFO_TC", -1},
+        {"NCCL_IB_GID_INDEX", -1},
+        {"NCCL_IB_PREPOST_RECEIVE_WORK_REQUESTS", -2},
+        {"NCCL_IB_RECEIVER_SIDE_MATCHING_SCHEME", -2},
+        {"NCCL_IB_SL", -1},
+        {"NCCL_IB_TC", -1},
+        {"NCCL_LL128_BUFFSIZE", -2},
+        {"NCCL_LL128_NTHREADS", -2},
+        {"NCCL_LL_BUFFSIZE", -2},
+        {"NCCL_MAX_NCHANNELS", -2},
+        {"NCCL_MAX_NRINGS", -2},
+        {"NCCL_MIN_NCHANNELS", -2},
+        {"NCCL_MIN_NRINGS", -2},
+        {"NCCL_MNNVL_CLIQUE_ID", -1},
+        {"NCCL_MNNVL_UUID", -1},
+        {"NCCL_NCHANNELS_PER_NET_PEER", -1},
+        {"NCCL_NET_GDR_READ", -2},
+        {"NCCL_NET_OVERHEAD", -2},
+        {"NCCL_NET_SHARED_BUFFERS", -2},
+        {"NCCL_NSOCKS_PERTHREAD", -2},
+        {"NCCL_NTHREADS", -2},
+        {"NCCL_NVLSTREE_MAX_CHUNKSIZE", -2},
+        {"NCCL_P2P_READ_ENABLE", -2},
+        {"NCCL_PROXY_DUMP_SIGNAL", -1},
+        {"NCCL_RMA_PROXY_DUMP_SIGNAL", -1},
+        {"NCCL_RMA_PROXY_QUEUE_SIZE", -1},
+        {"NCCL_SOCKET_NTHREADS", -2},
+        {"NCCL_SOCKET_RCVBUF", -1},
+        {"NCCL_SOCKET_SNDBUF", -1},
+        {"NCCL_SYM_RS_GIN_CHUNK_SIZE", -1},
+        {"NCCL_WIN_STRIDE", -1},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]) && v < 0; i++) {
+        if (v == rows[i].unset && strcmp(t->name, rows[i].name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void take_number(const struct nt_tunable *t, const char *value, struct nt_taken *r)
 {
     char *end, domain[96];
@@ -60,7 +121,7 @@ static void take_number(const struct nt_tunable *t, const char *value, struct nt
         say(r, NT_TAKE_OTHER, "NCCL takes %" PRId64 " and drops '%.40s'", r->number, end);
     } else if (digits[0] == '0' && digits[1] >= '0' && digits[1] <= '9') {
         say(r, NT_TAKE_OTHER, "octal: NCCL takes %" PRId64, r->number);
-    } else if (!in_domain(t, r->number)) {
+    } else if (!in_domain(t, r->number) && !says_unset(t, r->number)) {
         domain_text(t, domain, sizeof(domain));
         say(r, NT_TAKE_OUTSIDE, "%" PRId64 " is outside %s", r->number, domain);
     }

@@ -153,6 +153,10 @@ static const struct lint_case cases[] = {
      "$args ./a\n"
      "F=\"-x NCCL_IB_TC=4x\"\nmpirun \"$F\" ./a\n",
      NT_LINT_SHELL, "value-misread@4 !value-misread@6 !several-in-one", "NCCL_CROSS_NIC=1", 0},
+    {"a.sh",
+     "#!/bin/sh\nA=\"-x NCCL_IB_TC=$((1 << 2)) -x NCCL_BUFFSIZE=4M\"\nA+=\" -x NCCL_IB_SL=$SL -x "
+     "NCCL_CROSS_NIC=1\"\nmpirun $A ./a\n",
+     NT_LINT_SHELL, "value-misread@4 not-resolved@4", "NCCL_CROSS_NIC=1", 0},
     {"a.sh", "#!/bin/sh\nNCCL_ARGS=\"-x NCCL_ALGO=Ring\"\nmpirun $NCCL_ARGS ./a\n", NT_LINT_SHELL,
      "!several-in-one", "", 0},
     {"a.sh", "#!/bin/sh\nexport NCCL_IB_HCA=mlx5_0\nexport NCCL_IB_HCA+=,mlx5_1\n", NT_LINT_SHELL,
@@ -263,6 +267,8 @@ static const struct lint_case cases[] = {
      "h:1:2 [0] NCCL WARN Failed to bind NVLink SHARP (NVLS) Multicast memory of size 1: CUDA "
      "error 401\n",
      NT_LINT_LOG, "version-dependent@1 tuner-not-active@2 multicast-unavailable@3", "", 0},
+    {"a.log", "h:1:2 [0] NCCL INFO NCCL_IB_HCA set to mlx5_0\nh:1:2 [0] NCCL INFO root set to 1\n",
+     NT_LINT_LOG, "set-in-log@1 !set-in-log@2", "", 0},
     {"p.txt",
      "env_var {\n check_policy: POLICY_ENFORCED\n name: \"NCCL_ALGO\"\n value: \"Ring\"\n}\n",
      NT_LINT_POLICY, "policy@3", "", 0},

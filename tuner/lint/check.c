@@ -322,7 +322,7 @@ static void hints(struct nt_lint_file *f, const struct nt_lint_var *v, const str
     }
     (void)snprintf(number, sizeof(number), "%lld", (long long)taken->number);
     if (taken->how == NT_TAKE_AS_MEANT && (t->flags & NT_F_CORRUPT) != 0 && t->type <= NT_T_LEVEL &&
-        strcmp(number, t->def) != 0 && strcmp(v->value, t->def) != 0 && taken->number != 0) {
+        strcmp(number, t->def) != 0 && strcmp(v->value, t->def) != 0 && taken->number > 0) {
         nt_lint_find(f, NT_R_RISKY, v->line, v->name, "%s can give wrong data on some machines: %s",
                      v->value, t->help);
     }

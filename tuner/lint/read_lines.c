@@ -435,14 +435,32 @@ static const struct {
      "fabric manager or multicast is not available: repair that; NVLS off is no tuned gain"},
 };
 
+/* Where the value begins behind "NAME set by environment to " or, as the network says it, "NAME set
+ * to "; *ret_name_end is where the name ends. NULL: the line tells of no setting. */
+static const char *set_value(const char *line, size_t n, const char **ret_name_end)
+{
+    static const char *const words[] = {" set by environment to ", " set to "};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        const char *p = memmem(line, n, words[i], strlen(words[i])), *name = p;
+        while (name != NULL && name > line && name[-1] != ' ') {
+            name--;
+        }
+        if (p != NULL && (i == 0 || strncmp(name, "NCCL_", 5) == 0)) {
+            *ret_name_end = p;
+            return p + strlen(words[i]);
+        }
+    }
+    return NULL;
+}
+
 void nt_read_log(struct nt_lint_file *f, const char *text, size_t len)
 {
-    static const char set[] = " set by environment to ";
     struct nt_lines l = {text, text + len, 0};
     const char *line;
     size_t n;
     while (nt_lines_next(&l, &line, &n)) {
-        const char *p = memmem(line, n, set, sizeof(set) - 1), *name = p;
+        const char *end = NULL, *p, *name;
+        size_t value_len;
         n -= n > 0 && line[n - 1] == '\r';
         for (size_t i = 0; i < sizeof(log_rows) / sizeof(log_rows[0]); i++) {
             if (memmem(line, n, log_rows[i].mark, strlen(log_rows[i].mark)) != NULL) {
@@ -450,20 +468,16 @@ void nt_read_log(struct nt_lint_file *f, const char *text, size_t len)
                 break;
             }
         }
-        if (p == NULL || p + sizeof(set) - 1 > line + n) {
+        p = set_value(line, n, &end);
+        if (p == NULL) {
             continue;
         }
-        while (name > line && name[-1] != ' ') {
-            name--;
+        for (name = end; name > line && name[-1] != ' '; name--) {
         }
-        p += sizeof(set) - 1;
-        {
-            size_t value_len = (size_t)(line + n - p);
-            value_len -= value_len > 0 && p[value_len - 1] == '.';
-            if (nt_lint_is_name(name, (size_t)(p - (sizeof(set) - 1) - name))) {
-                (void)nt_lint_add(f, NT_W_LOG, l.line, name, (size_t)(p - (sizeof(set) - 1) - name),
-                                  p, value_len);
-            }
+        value_len = (size_t)(line + n - p);
+        value_len -= value_len > 0 && p[value_len - 1] == '.';
+        if (nt_lint_is_name(name, (size_t)(end - name))) {
+            (void)nt_lint_add(f, NT_W_LOG, l.line, name, (size_t)(end - name), p, value_len);
         }
     }
 }

@@ -75,12 +75,13 @@ static void put_text(struct shell *s, const char *text, size_t len)
     }
 }
 
-static struct nt_lint_var *known(const struct shell *s, const char *name, size_t len)
+/* What the text set last under that name; NULL: nothing. */
+static struct nt_lint_var *last(const struct shell *s, const char *name, size_t len)
 {
     for (size_t i = s->f->nvars; i > 0; i--) {
         struct nt_lint_var *v = &s->f->vars[i - 1];
         if (strlen(v->name) == len && strncmp(v->name, name, len) == 0) {
-            return v->unresolved || v->value == NULL || v->where == NT_W_FILE ? NULL : v;
+            return v->value == NULL || v->where == NT_W_FILE ? NULL : v;
         }
     }
     return NULL;
@@ -100,7 +101,7 @@ static void expansion(struct shell *s)
     const char *from = s->p - 1, *name = s->p;
     char open = s->p < s->end ? *s->p : '\0';
     size_t len = 0;
-    bool first = s->w[s->n].len == 0 && !s->w[s->n].quoted;
+    bool first = s->w[s->n].len == 0 && !s->w[s->n].quoted, several;
     const struct nt_lint_var *v;
     if (open == '{') {
         name++;
@@ -122,10 +123,13 @@ static void expansion(struct shell *s)
         s->p += len > 0 ? len : (s->p < s->end && *s->p != '"' && !isspace((unsigned char)*s->p));
     }
     v = open != '(' && len > 0 && (open != '{' || (name + len < s->end && name[len] == '}'))
-            ? known(s, name, len)
+            ? last(s, name, len)
             : NULL;
-    if (v != NULL) {
-        s->w[s->n].splits = s->w[s->n].splits || (first && strpbrk(v->value, " \t\n") != NULL);
+    several = v != NULL && first && strpbrk(v->value, " \t\n") != NULL;
+    if (v != NULL &&
+        (several || !v->unresolved)) { /* of several words those that are known count */
+        s->w[s->n].splits = s->w[s->n].splits || several;
+        s->w[s->n].unresolved = s->w[s->n].unresolved || v->unresolved;
         put_text(s, v->value, strlen(v->value));
         return;
     }
@@ -215,8 +219,9 @@ static void split_last(struct shell *s)
         s->w[s->n].at = from.at + i;
         s->w[s->n].len = n;
         s->w[s->n].spaced = false;
-        s->n++;
         text[i + n] = '\0';
+        s->w[s->n].unresolved = from.unresolved && strpbrk(text + i, "$`") != NULL;
+        s->n++;
         i += n + 1;
     }
 }
@@ -313,11 +318,12 @@ static void set_word(struct shell *s, size_t i, enum nt_lint_where where, uint32
     }
     value = strchr(t, '=') + 1;
     if (t[n] == '+') { /* A+=b */
-        struct nt_lint_var *had = known(s, t, n);
+        struct nt_lint_var *had = last(s, t, n);
         (void)snprintf(longer, sizeof(longer), "%s%s", had != NULL ? had->value : "", value);
         value = longer;
         if (had != NULL) { /* it grows, and is not set twice */
             had->dead = true;
+            s->w[i].unresolved = s->w[i].unresolved || had->unresolved;
             where = had->where == NT_W_ENV ? NT_W_ENV : where;
         }
     }
