@@ -56,6 +56,7 @@ def check_recording(p):
     p.call("check", "nccl.json", *REC, "--despite", "nccl", says="differs: NCCL: made with 2.27.3")
     p.call("check", "p.json", "--rig", "nccl", code=3, says="the profile is of the rig")
     p.call("check", "p.json", *REC, "--pairs", "1", code=2, says="must be 2 to 16")
+    p.call("check", "p.json", *REC, "--devices", "0,1", code=2, says="--devices: ")
     p.call("check", "p.json", *REC, "--despite", "drivr", code=2, says="driver")
     p.call("check", "p.json", "--rig", "recordin:x", code=2, says="unknown rig")
     p.call("check", "none.json", code=2)

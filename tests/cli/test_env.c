@@ -187,6 +187,76 @@ static void test_visible(void **state)
     }
 }
 
+static void test_devices(void **state)
+{
+    static const struct {
+        const char *list;
+        unsigned ranks, rc, n;
+        unsigned v[3];
+    } rows[] = {{NULL, 2, 0, 2, {0}},          {"", 0, 0, 0, {0}},     {"4,5", 0, 0, 2, {4, 5}},
+                {"7,0,3", 3, 0, 3, {7, 0, 3}}, {"4,5", 3, 1, 0, {0}},  {"4,", 0, 1, 0, {0}},
+                {"4 5", 0, 1, 0, {0}},         {"0,300", 0, 1, 0, {0}}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_env e;
+        struct nt_spec s;
+        bool named = rows[i].list != NULL && rows[i].list[0] != '\0';
+
+        nt_env_init(&e);
+        nt_spec_init(&s);
+        s.ranks = rows[i].ranks;
+        assert_int_equal(nt_env_devices(&e, &s, rows[i].list, NULL) != 0, rows[i].rc);
+        if (rows[i].rc == 0) {
+            assert_int_equal(s.ranks, rows[i].n);
+            assert_int_equal(e.have_devices, named);
+            assert_string_equal(s.devices, named ? rows[i].list : "");
+            assert_memory_equal(e.devices, rows[i].v, (named ? s.ranks : 0) * sizeof(unsigned));
+        }
+        nt_env_done(&e);
+    }
+}
+
+/* A resumed job that has lost --fix would measure another machine, and say that it is the same. */
+static void test_go_on(void **state)
+{
+    static const struct {
+        const char *now, *job, *added, *value, *refused;
+    } rows[] = {
+        {"", "", "NCCL_P2P_DISABLE", NULL, NULL},
+        {"", "NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE", "1", NULL},
+        {"NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE=1", "NCCL_P2P_DISABLE", NULL, NULL},
+        {"NCCL_NVLS_ENABLE=0", "NCCL_NVLS_ENABLE=0 NCCL_SOCKET_IFNAME==eth0", "NCCL_SOCKET_IFNAME",
+         "=eth0", NULL},
+        {"NCCL_NVLS_ENABLE=0", "", NULL, NULL, "NCCL_NVLS_ENABLE=0 is in force now"},
+        {"NCCL_SOCKET_IFNAME=eth1", "NCCL_SOCKET_IFNAME=eth10", NULL, NULL, "eth1 is in force"},
+    };
+    (void)state;
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_env e;
+        struct nt_spec now, job;
+        struct nt_err err = {0};
+        const char *value;
+        int rc;
+
+        nt_env_init(&e);
+        nt_spec_init(&now);
+        nt_spec_init(&job);
+        (void)snprintf(now.fixed, sizeof(now.fixed), "%s", rows[i].now);
+        (void)snprintf(job.fixed, sizeof(job.fixed), "%s", rows[i].job);
+        rc = nt_env_go_on(&e, &now, &job, &err);
+        if (rows[i].refused != NULL) {
+            assert_int_equal(rc, -NT_E_INVAL);
+            assert_non_null(strstr(err.msg, rows[i].refused));
+        } else {
+            assert_int_equal(rc, 0);
+            value = in_list(&e, rows[i].added);
+            assert_true((value == NULL) == (rows[i].value == NULL));
+            assert_true(value == NULL || strcmp(value, rows[i].value) == 0);
+        }
+        nt_env_done(&e);
+    }
+}
+
 static size_t count_with(const struct nt_spec *s, const char *what)
 {
     size_t n = 0;
@@ -248,10 +318,9 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_active),
-        cmocka_unit_test(test_visible),
-        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_files),   cmocka_unit_test(test_active),
+        cmocka_unit_test(test_visible), cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_go_on),   cmocka_unit_test(test_settings),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

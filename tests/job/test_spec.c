@@ -199,6 +199,7 @@ static void fill(struct nt_spec *s)
     s->nsettings = 2;
     (void)snprintf(s->fixed, sizeof(s->fixed), "NCCL_NVLS_ENABLE=0");
     (void)snprintf(s->as_found, sizeof(s->as_found), "NCCL_ALGO=ring");
+    (void)snprintf(s->devices, sizeof(s->devices), "6,7,0,1,2,3");
     s->extra_guards = false;
     s->weights[0] = (struct nt_weight){1024, 122.5, NT_ALL_REDUCE, NT_GRAPH};
     s->nweights = 1;
@@ -227,6 +228,7 @@ static void test_json(void **state)
     assert_memory_equal(back.places, s.places, sizeof(s.places));
     assert_int_equal(back.nsizes, s.nsizes);
     assert_memory_equal(back.sizes, s.sizes, s.nsizes * sizeof(s.sizes[0]));
+    assert_string_equal(back.devices, s.devices);
     assert_true(back.budget_ns == s.budget_ns && back.max_memory_bytes == 77);
     assert_memory_equal(&back.margin, &s.margin, sizeof(double));
     assert_memory_equal(&back.guard, &s.guard, sizeof(double));

@@ -17,7 +17,7 @@ enum { MOST_CHANGES = 16, MAX_OUTPUT = 16 << 20 };
 static const double CHANGE_ALPHA = 0.01;
 
 struct check_args {
-    const char *rig, *db, *nccl, *format, *probe, *pace;
+    const char *rig, *devices, *db, *nccl, *format, *probe, *pace;
     struct nt_strs fix, env, despite;
     uint32_t pairs;
     uint64_t seed;
@@ -34,6 +34,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
            "auto, nccl, mps-sockets, mps-p2p, recording:NAME, model:TOPO.xml (default auto: the "
            "profile's)"),
+    NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
+           "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
     {.name = "despite",
      .type = NT_O_STRS,
      .offset = offsetof(struct T, despite),
@@ -259,6 +261,7 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
                    struct nt_err *err)
 {
     const struct nt_rig_opts ro = {.rig = a->rig,
+                                   .devices = a->devices,
                                    .probe = a->probe,
                                    .nccl = a->nccl,
                                    .pace = a->pace,

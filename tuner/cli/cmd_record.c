@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 struct record_args {
-    const char *rig, *collectives, *sizes, *modes, *nccl, *lease, *note, *probe;
+    const char *rig, *devices, *collectives, *sizes, *modes, *nccl, *lease, *note, *probe;
     struct nt_strs fix, env, try;
     uint32_t ranks, gangs;
     uint64_t seed, budget_ns;
@@ -38,6 +38,8 @@ static const struct record_args defaults = {.rig = "nccl",
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG", "nccl, mps-sockets or mps-p2p (default nccl)"),
     NT_OPT(NT_O_U32, T, ranks, "ranks", 'n', "COUNT", "ranks (default: one for each GPU)"),
+    NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
+           "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
     NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
            "collectives (default all_reduce)"),
     NT_OPT(NT_O_STR, T, sizes, "sizes", 's', "SIZES",
@@ -283,6 +285,7 @@ static int make_spec(struct rec *r, struct nt_err *err)
     rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
     rc = rc == 0 ? nt_spec_add_sizes(s, a->sizes, err) : rc;
     rc = rc == 0 ? nt_env_take(&r->env, s, a->nccl, &a->fix, &a->env, err) : rc;
+    rc = rc == 0 ? nt_env_devices(&r->env, s, a->devices, err) : rc;
     rc = rc == 0 ? nt_env_ranks(&r->env, s, err) : rc;
     if (rc == 0 && a->try.n > 0) {
         rc = nt_env_settings(&r->env, s, &a->try, err);

@@ -151,8 +151,6 @@ struct tune {
     const char
         *args[8];    /* recording: the file that stands in for the machine; of a model its XML */
     char source[80]; /* of the job to go on with */
-    unsigned devices[NT_GANG_MAX];
-    bool have_devices;
     struct nt_buf settings;
     /* progress */
     bool tty;
@@ -160,32 +158,6 @@ struct tune {
 };
 
 /* ------------------------------------------------------------------ spec */
-
-static int parse_devices(struct tune *t, struct nt_err *err)
-{
-    char copy[1024], *rest = copy, *word;
-    unsigned n = 0;
-
-    if (t->a->devices == NULL) {
-        return 0;
-    }
-    (void)snprintf(copy, sizeof(copy), "%s", t->a->devices);
-    while ((word = strsep(&rest, ",")) != NULL) {
-        uint64_t v = 0;
-        int rc = nt_parse_u64(word, &v, err);
-        if (rc != 0 || v > 255 || n == NT_GANG_MAX) {
-            return rc != 0 ? nt_wrap(err, rc, "--devices")
-                           : nt_fail(err, NT_E_INVAL, 0, "--devices: too many, or above 255");
-        }
-        t->devices[n++] = (unsigned)v;
-    }
-    if (t->spec.ranks != 0 && t->spec.ranks != n) {
-        return nt_fail(err, NT_E_INVAL, 0, "--devices names %u for %u ranks", n, t->spec.ranks);
-    }
-    t->spec.ranks = n;
-    t->have_devices = true;
-    return 0;
-}
 
 /* The program's arguments for a stand-in of a machine: a file, the seed, the pace. */
 static size_t stand_in_args(struct tune *t)
@@ -421,7 +393,7 @@ static int make_spec(struct tune *t, struct nt_err *err)
              ? nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err)
              : rc;
     rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
-    rc = rc == 0 ? parse_devices(t, err) : rc;
+    rc = rc == 0 ? nt_env_devices(&t->env, s, a->devices, err) : rc;
     rc = rc == 0 ? nt_env_take(&t->env, s, a->nccl, &a->fix, &a->env, err) : rc;
     if (rc != 0) {
         return rc;
@@ -534,6 +506,11 @@ static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *
     nt_buf_init(&more, (size_t)3 * PATH_MAX);
     shell_option("rig", t->spec.rig >= NT_RIG_RECORDING ? a->rig : NULL, &more);
     nt_buf_puts(&more, a->null ? " --null" : "");
+    shell_option("nccl", a->nccl, &more);
+    shell_option("probe", a->probe, &more);
+    for (size_t i = 0; i < a->env.n; i++) {
+        shell_option("env", a->env.v[i], &more);
+    }
     shell_option("db", a->db, &more);
     shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
     (void)nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; `nccltune tune --resume %lld%s` goes on",
@@ -558,7 +535,7 @@ static int run_job(struct tune *t, struct nt_err *err)
                                   .program = t->probe,
                                   .args = t->args,
                                   .plugin = t->plugin,
-                                  .devices = t->have_devices ? t->devices : t->env.devices,
+                                  .devices = t->env.devices,
                                   .virtual_time = t->spec.rig >= NT_RIG_RECORDING,
                                   .version = NT_VERSION,
                                   .tmpdir = getenv("TMPDIR"),
@@ -657,8 +634,17 @@ static int take_spec(void *data, const struct nt_store_job *j, struct nt_err *er
 
 static struct nt_resumed kept_options(const struct tune_args *a)
 {
-    return (struct nt_resumed){a->collectives, a->sizes, a->modes,     a->dtypes,     a->effort,
-                               &a->try,        a->seed,  a->budget_ns, a->max_memory, a->pairs};
+    return (struct nt_resumed){.collectives = a->collectives,
+                               .sizes = a->sizes,
+                               .modes = a->modes,
+                               .dtypes = a->dtypes,
+                               .effort = a->effort,
+                               .devices = a->devices,
+                               .try = &a->try,
+                               .seed = a->seed,
+                               .budget_ns = a->budget_ns,
+                               .max_memory = a->max_memory,
+                               .pairs = a->pairs};
 }
 
 static int resume_spec(struct tune *t, struct nt_err *err)
@@ -666,13 +652,14 @@ static int resume_spec(struct tune *t, struct nt_err *err)
     char path[PATH_MAX];
     struct nt_store *store = NULL;
     struct found_spec f;
+    struct nt_spec now;
     const struct nt_resumed given = kept_options(t->a), usual = kept_options(&defaults);
     int rc = nt_store_default_path(t->a->db, false, path, sizeof(path), err);
 
     rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
     rc = rc == 0 ? nt_store_job_load(store, t->a->resume, take_spec, &f, err) : rc;
     nt_store_close(store);
-    rc = rc == 0 ? nt_env_take(&t->env, &t->spec, t->a->nccl, &t->a->fix, &t->a->env, err) : rc;
+    rc = rc == 0 ? nt_env_take(&t->env, &now, t->a->nccl, &t->a->fix, &t->a->env, err) : rc;
     if (rc != 0) {
         return rc;
     }
@@ -690,7 +677,9 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         rc = (recording ? use_recording : use_model)(t, t->a->rig + strlen(kind), err);
         t->spec = f.spec;
     } else {
-        rc = find_probe(t, err);
+        rc = nt_env_go_on(&t->env, &now, &t->spec, err);
+        rc = rc == 0 ? nt_env_devices(&t->env, &t->spec, f.spec.devices, err) : rc;
+        rc = rc == 0 ? find_probe(t, err) : rc;
         rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
         rc = rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
     }

@@ -1,6 +1,7 @@
 #include "tuner/cli/env.h"
 #include "schema/tunables.h"
 #include "tuner/base/log.h"
+#include "tuner/base/text.h"
 #include "tuner/topology/topology.h"
 
 #include <dlfcn.h>
@@ -375,7 +376,7 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
     }
     if (shared) {
         s->ranks = s->ranks == 0 ? 4 : s->ranks;
-        for (unsigned r = 0; r < s->ranks && r < NT_GANG_MAX; r++) {
+        for (unsigned r = 0; r < s->ranks && r < NT_GANG_MAX && !e->have_devices; r++) {
             e->devices[r] = 0;
         }
         if (s->rig == NT_RIG_MPS_P2P && e->version != 0 && e->version < NT_V(2, 30, 3)) {
@@ -394,7 +395,7 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
         }
         return 0;
     }
-    for (unsigned r = 0; r < NT_GANG_MAX; r++) {
+    for (unsigned r = 0; r < NT_GANG_MAX && !e->have_devices; r++) {
         e->devices[r] = r;
     }
     if (gpus >= 0 && s->ranks == 0) {
@@ -412,6 +413,72 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
         return nt_fail(
             err, NT_E_MISSING, 0,
             "no GPU can be seen here (NVML does not answer); --rig recording:NAME needs none");
+    }
+    return 0;
+}
+
+int nt_env_devices(struct nt_env *e, struct nt_spec *s, const char *list, struct nt_err *err)
+{
+    char copy[sizeof(s->devices)], *rest = copy, *word;
+    unsigned n = 0;
+
+    if (list == NULL || list[0] == '\0') {
+        return 0;
+    }
+    if (snprintf(copy, sizeof(copy), "%s", list) >= (int)sizeof(copy)) {
+        return nt_fail(err, NT_E_INVAL, 0, "--devices: too long");
+    }
+    (void)snprintf(s->devices, sizeof(s->devices), "%s", copy);
+    while ((word = strsep(&rest, ",")) != NULL) {
+        uint64_t v = 0;
+        int rc = nt_parse_u64(word, &v, err);
+        if (rc != 0 || v > 255 || n == NT_GANG_MAX) {
+            return rc != 0 ? nt_wrap(err, rc, "--devices")
+                           : nt_fail(err, NT_E_INVAL, 0, "--devices: too many, or above 255");
+        }
+        e->devices[n++] = (unsigned)v;
+    }
+    if (s->ranks != 0 && s->ranks != n) {
+        return nt_fail(err, NT_E_INVAL, 0, "--devices names %u for %u ranks", n, s->ranks);
+    }
+    s->ranks = n;
+    e->have_devices = true;
+    return 0;
+}
+
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (const char *p = list; (p = strstr(p, word)) != NULL; p += n) {
+        if ((p == list || p[-1] == ' ') && (p[n] == ' ' || p[n] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int nt_env_go_on(struct nt_env *e, const struct nt_spec *now, const struct nt_spec *job,
+                 struct nt_err *err)
+{
+    char copy[sizeof(now->fixed)], *save = NULL;
+
+    (void)snprintf(copy, sizeof(copy), "%s", now->fixed);
+    for (char *w = strtok_r(copy, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        if (!has_word(job->fixed, w)) {
+            return nt_fail(
+                err, NT_E_INVAL, 0,
+                "%.200s is in force now, and was not when the job began: take it away, or "
+                "start anew without --resume",
+                w);
+        }
+    }
+    (void)snprintf(copy, sizeof(copy), "%s", job->fixed);
+    for (char *w = strtok_r(copy, " ", &save); w != NULL; w = strtok_r(NULL, " ", &save)) {
+        char *eq = strchr(w, '=');
+        if (eq != NULL && !has_word(now->fixed, w)) {
+            *eq = '\0';
+            add(e, w, eq + 1);
+        }
     }
     return 0;
 }

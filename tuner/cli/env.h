@@ -12,6 +12,7 @@ struct nt_env {
     struct nt_buf text;    /* NUL-ended "NAME=VALUE" */
     const char *list[192]; /* into text; filled by nt_env_list() */
     unsigned devices[NT_GANG_MAX];
+    bool have_devices;             /* they were named */
     bool modelled, nvlink;         /* the machine is only described; it has NVLinks */
     unsigned version;              /* of the libnccl that will be tuned, 0: not known */
     struct nt_found_places places; /* files whose settings are in force; nt_env_init() fills it */
@@ -27,6 +28,14 @@ void nt_env_done(struct nt_env *e);
 NT_MUST_CHECK int nt_env_take(struct nt_env *e, struct nt_spec *s, const char *nccl,
                               const struct nt_strs *fix, const struct nt_strs *extra,
                               struct nt_err *err);
+/* "4,5": CUDA devices, one a rank; NULL or "": not named. Fills spec->devices and, where they are
+ * not given, spec->ranks. */
+NT_MUST_CHECK int nt_env_devices(struct nt_env *e, struct nt_spec *s, const char *list,
+                                 struct nt_err *err);
+/* A job goes on under its own constraints: those that `now`, of nt_env_take(), does not name are
+ * put in force; one that it has beside them is refused. */
+NT_MUST_CHECK int nt_env_go_on(struct nt_env *e, const struct nt_spec *now,
+                               const struct nt_spec *job, struct nt_err *err);
 /* Ranks and devices of a real rig: GPUs there are, MPS there is, NCCL's version. NT_E_MISSING with
  * what to do. */
 NT_MUST_CHECK int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err);

@@ -73,6 +73,7 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         const char *option;
         bool other;
     } rows[] = {
+        {"devices", g->devices != NULL && strcmp(g->devices, s->devices) != 0},
         {"effort", g->effort != NULL && x.effort != s->effort},
         {"collectives", g->collectives != NULL && memcmp(x.colls, s->colls, sizeof(x.colls)) != 0},
         {"modes", g->modes != NULL && memcmp(x.modes, s->modes, sizeof(x.modes)) != 0},

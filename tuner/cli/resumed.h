@@ -5,7 +5,7 @@
 
 /* Options of `tune` that a job keeps; NULL, 0 or empty: not given. */
 struct nt_resumed {
-    const char *collectives, *sizes, *modes, *dtypes, *effort;
+    const char *collectives, *sizes, *modes, *dtypes, *effort, *devices;
     const struct nt_strs *try;
     uint64_t seed, budget_ns, max_memory;
     uint32_t pairs;

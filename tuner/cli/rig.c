@@ -102,6 +102,7 @@ static int use_machine(const struct nt_rig_opts *o, struct nt_rig_open *r, struc
     }
     rc = o->probe == NULL ? nt_where_probe("nccl", r->probe, sizeof(r->probe), err) : 0;
     rc = rc == 0 ? nt_where_plugin("tuner", r->plugin, sizeof(r->plugin), err) : rc;
+    rc = rc == 0 ? nt_env_devices(&r->env, &r->spec, o->devices, err) : rc;
     return rc == 0 ? nt_env_ranks(&r->env, &r->spec, err) : rc;
 }
 
@@ -121,6 +122,10 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
     rc = nt_env_take(&ret->env, &ret->spec, o->nccl, o->fix, o->env, err);
     if (rc != 0) {
         return rc;
+    }
+    if (given && o->devices != NULL &&
+        (strncmp(o->rig, "recording:", 10) == 0 || strncmp(o->rig, "model:", 6) == 0)) {
+        return nt_fail(err, NT_E_INVAL, 0, "--devices: a recording or model has none");
     }
     if (given && strncmp(o->rig, "recording:", 10) == 0) {
         return use_recording(o, p, ret, err);

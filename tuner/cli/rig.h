@@ -10,6 +10,7 @@
 
 struct nt_rig_opts {
     const char *rig;                 /* NULL or "auto": the profile's; else as for `tune` */
+    const char *devices;             /* CUDA devices, one a rank; NULL: from 0 on */
     const char *probe;               /* program; NULL: the installed one */
     const char *nccl;                /* libnccl; NULL: as the loader finds it */
     const char *pace;                /* recordings, models */

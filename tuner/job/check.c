@@ -128,8 +128,7 @@ void nt_check_fit(const struct nt_profile *p, const struct nt_facts *facts, cons
     fit_text(ret, despite, "driver", "driver", p->stack.driver, facts->driver);
     fit_text(ret, despite, "gpu", "GPU", p->stack.gpu, facts->gpu);
     if (p->placement != NULL && strcmp(p->placement, facts->placement) != 0) {
-        differ(ret, "placement", true,
-               "made for %s%s, these are %s%s: name them by CUDA_VISIBLE_DEVICES",
+        differ(ret, "placement", true, "made for %s%s, these are %s%s: name them by --devices",
                p->placement[0] != '\0' ? "GPUs of placement class " : "all GPUs of a machine",
                p->placement, facts->placement[0] != '\0' ? "of class " : "all of this one",
                facts->placement);

@@ -238,7 +238,7 @@ static const struct {
     MEMBER(budget_ns, M_U64),   MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
     MEMBER(margin, M_DOUBLE),   MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
     MEMBER(fixed, M_TEXT),      MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
-    MEMBER(source, M_OPT_TEXT), MEMBER(same_bits, M_BOOL),
+    MEMBER(source, M_OPT_TEXT), MEMBER(same_bits, M_BOOL),       MEMBER(devices, M_OPT_TEXT),
 };
 enum { NMEMBERS = sizeof(members) / sizeof(members[0]) };
 

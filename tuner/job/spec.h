@@ -50,6 +50,7 @@ struct nt_spec {
     char fixed[2048];    /* site constraints and --fix, same form: in every arm */
     char as_found[2048]; /* the caller's own NCCL variables that are no site constraint; "": as
                             pristine */
+    char devices[128];   /* CUDA devices, "4,5", one a rank; "": from 0 on */
     char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
     struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
     size_t nweights;                          /* 0: every case weighs the same */

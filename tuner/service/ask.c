@@ -192,6 +192,7 @@ static void rig_words(struct nt_command_words *c, const struct nt_service *s,
     option(c, "--rig", r->rig);
     option(c, "--db", s->database);
     option(c, "--format", "json");
+    option(c, "--devices", r->devices);
     option(c, "--nccl", r->nccl);
     option(c, "--pace", r->pace);
     list_option(c, "--fix", r->fix);
@@ -220,7 +221,6 @@ static void tune_words(struct nt_command_words *c, const struct nt_service *s,
     option(c, "--ticket", e->key);
     option(c, "--out", "/dev/null");
     option(c, "--progress", "json");
-    option(c, "--devices", r->devices);
     option(c, "--workload", r->workload);
     number_option(c, "--ranks", r->ranks, "");
     joined(c, "--collectives", ask, "collectives", r->collectives);
