@@ -81,27 +81,39 @@ static void print_gaps(const char *what, const struct truth_gaps *g)
                  100 * g->sum_difference / n, 100 * g->sum_width / n, g->unknown);
 }
 
-/* A job ends as too noisy by chance, on a machine that is not, in one of 200 (alpha). So many of n
- * that more come in one of 100 series would not be chance. */
-static bool print_noisy(const struct truth_sum *s, json_t *out)
+/* A job claims what is not, or ends as too noisy on a machine that is not, with a chance of alpha:
+ * may it be that so many of n did? Not, where as many and more come in fewer than one series of
+ * 100. */
+static bool by_chance(unsigned k, unsigned n)
 {
     static const double rate = 0.005, surprise = 0.01;
-    double of_n = pow(1 - rate, s->jobs), fewer = 0; /* chance of k; of fewer than noisy */
+    double of_i = pow(1 - rate, n), fewer = 0; /* chance of i; of fewer than k */
 
-    for (unsigned k = 0; k < s->noisy; k++) {
-        fewer += of_n;
-        of_n *= (double)(s->jobs - k) / (k + 1) * rate / (1 - rate);
+    for (unsigned i = 0; i < k; i++) {
+        fewer += of_i;
+        of_i *= (double)(n - i) / (i + 1) * rate / (1 - rate);
     }
-    (void)printf("  %-34s %u of %u jobs%s\n", "no profile: too noisy", s->noisy, s->jobs,
-                 1 - fewer < surprise ? ", OUT OF BOUNDS" : "");
-    (void)json_object_set_new(out, "too_noisy", json_integer(s->noisy));
     return 1 - fewer >= surprise;
+}
+
+static bool print_noisy(const struct truth_sum *s, json_t *out)
+{
+    bool good = by_chance(s->noisy, s->jobs);
+
+    (void)printf("  %-34s %u of %u jobs%s\n", "no profile: too noisy", s->noisy, s->jobs,
+                 good ? "" : ", OUT OF BOUNDS");
+    (void)json_object_set_new(out, "too_noisy", json_integer(s->noisy));
+    return good;
 }
 
 static bool print_null(const struct truth_sum *s, json_t *out)
 {
-    (void)printf("  %-34s %u of %u jobs\n", "empty profiles", s->empty, s->jobs);
-    return json_object_set_new(out, "empty", json_integer(s->empty)) == 0 && s->empty == s->jobs;
+    bool good = by_chance(s->jobs - s->empty, s->jobs);
+
+    (void)printf("  %-34s %u of %u jobs%s\n", "empty profiles", s->empty, s->jobs,
+                 good ? "" : ", OUT OF BOUNDS");
+    (void)json_object_set_new(out, "empty", json_integer(s->empty));
+    return good;
 }
 
 static bool within(const struct truth_gaps *g)
