@@ -129,14 +129,20 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
 /* ------------------------------------------------------------------ will the confirm let it pass?
  */
 
+/* Student's t by which the guard's bound stands off the mean. */
+static double pass_quantile(const struct nt_plan *p)
+{
+    return nt_student_quantile(0.95, p->spec.pairs - 1.0);
+}
+
 /* Chance that the pairs tell a class to be within the guard, when it is believed to run at exp(e)
  * of the default, give or take se. */
 static double pass_chance(const struct nt_plan *p, uint32_t point, enum nt_mode m, double e,
-                          double se)
+                          double se, double quantile)
 {
     double pairs = p->spec.pairs;
     double sd = confirm_sd(p, point, m) / sqrt(pairs) + 1e-4;
-    double bound = e + nt_student_quantile(0.95, pairs - 1) * sd;
+    double bound = e + quantile * sd;
 
     return nt_normal_cdf((log(p->spec.guard) - bound) / sqrt(sd * sd + se * se));
 }
@@ -150,16 +156,14 @@ bool compose_same(const struct arm *a, const struct arm *b)
 /* What this arm runs is what NCCL runs "as is", under variables that act by nothing else: it has
  * nothing to gain or to lose, whatever noise says. One gang may differ from another by a tenth
  * where calls are short; only what is far beyond that is believed before the confirm. */
-static bool runs_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
-                       uint32_t arm)
+static bool runs_as_is(const struct nt_plan *p, uint32_t setting, uint32_t point, uint32_t arm,
+                       double effect, double se)
 {
     static const double FAR = 0.2; /* log units */
-    double se = 0, e = search_effect(p, setting, point, m, arm, &se);
 
-    return confirm_by_tuple(p->settings[setting].vars) &&
-           compose_same(&p->settings[setting].cells[point].arms[arm],
+    return compose_same(&p->settings[setting].cells[point].arms[arm],
                         &p->settings[0].cells[point].arms[0]) &&
-           e - 2 * se < FAR;
+           effect - 2 * se < FAR && confirm_by_tuple(p->settings[setting].vars);
 }
 
 /* What a process setting is expected to bring as the table's, in mean log gain over as is. Its
@@ -168,16 +172,20 @@ static bool runs_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum
 double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
 {
     const struct setting *s = &p->settings[setting];
-    double gain = 0, sum = 0;
+    double gain = 0, sum = 0, t = pass_quantile(p);
 
     *ret_chance = 1;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             double se = 0, best = INFINITY, best_se = 0;
+            bool as_is = setting == 0;
             for (uint32_t a = 0; s->cells != NULL && a < s->cells[i].narms; a++) {
                 double e = search_effect(p, setting, i, p->modes[k], a, &se);
-                e = setting != 0 && runs_as_is(p, setting, i, p->modes[k], a) ? 0 : e;
+                if (setting != 0 && runs_as_is(p, setting, i, a, e, se)) {
+                    e = 0;
+                    as_is = as_is || a == 0;
+                }
                 /* The default stays where the gain is too small for a row. */
                 if (e < best - (a > 0 ? log(p->spec.margin) : 0)) {
                     best = e;
@@ -189,9 +197,7 @@ double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
                 return 0;
             }
             gain -= plan_weight(p, i, p->modes[k]) * best;
-            *ret_chance *= setting == 0 || runs_as_is(p, setting, i, p->modes[k], 0)
-                               ? 1
-                               : pass_chance(p, i, p->modes[k], best, best_se);
+            *ret_chance *= as_is ? 1 : pass_chance(p, i, p->modes[k], best, best_se, t);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
@@ -238,28 +244,28 @@ static bool masked_call(const struct point *pt, const struct mask *m, struct nt_
  * pass; NAN: not known at some size, or slower beyond guard. */
 static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask *m)
 {
-    double gain = 0, chance = 1, sum = 0;
+    double gain = 0, chance = 1, sum = 0, t = pass_quantile(p);
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             struct nt_call call = NT_CALL_DEFAULT;
-            double se, e;
+            double se = 0, e;
             uint32_t arm = 0;
             if (m != NULL && p->points[i].coll == NT_ALL_REDUCE) {
                 arm = masked_call(&p->points[i], m, &call)
                           ? search_resolve(&p->settings[setting].cells[i], &call)
                           : NONE;
             }
-            if (arm != NONE && runs_as_is(p, setting, i, p->modes[k], arm)) {
+            e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
+            if (arm != NONE && runs_as_is(p, setting, i, arm, e, se)) {
                 sum += plan_weight(p, i, p->modes[k]);
                 continue;
             }
-            e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
             if (!(e < log(p->spec.guard))) {
                 return NAN;
             }
             gain -= plan_weight(p, i, p->modes[k]) * e;
-            chance *= pass_chance(p, i, p->modes[k], e, se);
+            chance *= pass_chance(p, i, p->modes[k], e, se, t);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
