@@ -88,7 +88,8 @@ static int nic_out(const struct machine *m, int net) /* net == nnets: the made-u
 
 /* ------------------------------------------------------------------ the machine */
 
-static void look_at_gpu(struct machine *m, int g, bool *assumed_cc, bool *assumed_links)
+static void look_at_gpu(struct machine *m, int g, bool *assumed_cc, bool *assumed_links,
+                        bool *untold_links)
 {
     const struct nt_topo_gpu *x = &m->t->gpus[g];
     int cc = x->gcn[0] != '\0' ? 0 : x->sm, links = x->nvlinks >= 0 ? x->switch_links : -1;
@@ -103,6 +104,7 @@ static void look_at_gpu(struct machine *m, int g, bool *assumed_cc, bool *assume
         }
     }
     *assumed_cc = *assumed_cc || cc <= 0;
+    *untold_links = *untold_links || (links < 0 && x->gcn[0] == '\0');
     cc = cc > 0 ? cc : ASSUMED_CC;
     m->cc = m->cc == 0 || cc < m->cc ? cc : m->cc;
     m->cc_max = cc > m->cc_max ? cc : m->cc_max;
@@ -137,7 +139,7 @@ static void fill_capacities(struct machine *m)
 int machine_init(struct machine *m, const struct nt_topology *t, int gpus, bool no_p2p,
                  struct nt_buf *note, struct nt_err *err)
 {
-    bool assumed_cc = false, assumed_links = false, xgmi = false;
+    bool assumed_cc = false, assumed_links = false, untold_links = false, xgmi = false;
 
     *m = (struct machine){.t = t, .gpus = gpus, .no_p2p = no_p2p};
     m->switch_links = calloc((size_t)gpus, sizeof(m->switch_links[0]));
@@ -149,7 +151,7 @@ int machine_init(struct machine *m, const struct nt_topology *t, int gpus, bool 
         return nt_fail(err, NT_E_NOMEM, 0, "links of the machine");
     }
     for (int g = 0; g < gpus; g++) {
-        look_at_gpu(m, g, &assumed_cc, &assumed_links);
+        look_at_gpu(m, g, &assumed_cc, &assumed_links, &untold_links);
         xgmi = xgmi || t->gpus[g].gcn[0] != '\0';
     }
     for (int i = 0; i < t->nends; i++) {
@@ -173,6 +175,9 @@ int machine_init(struct machine *m, const struct nt_topology *t, int gpus, bool 
     }
     if (note != NULL && assumed_links) {
         nt_buf_puts(note, "NVLinks not told, taken from the GPU's model; ");
+    }
+    if (note != NULL && untold_links && gpus > 1) { /* a template of a cloud: most have some */
+        nt_buf_puts(note, "neither NVLinks nor the GPU's model told: taken as without NVLink; ");
     }
     return 0;
 }

@@ -102,7 +102,7 @@ def check_machine(p):
     p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=crash:0:30")  # another pair in its place
     p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=init-error:0", code=3, says="ncclCommInitRank")
     fake, lib = BUILD + "/tests/probe/nccltune-probe-fake", {"NCCLTUNE_NCCL_LIB": BUILD + "/tests/probe/libfakenccl.so"}
-    p.call("check", "p.json", "--probe", fake, code=3, says="driver: made with", **lib)
+    p.call("check", "p.json", "--probe", fake, code=3, says="GPU: made with", **lib)
     p.call("tune", "-q", *world, "--ranks", "2", "--sizes", "1K,128K", "--modes", "eager", "--pairs", "8", "--effort", "quick", "--try",
            "NCCL_MIN_NCHANNELS=16", "--out", "q.json")
     out = p.call("check", "q.json", "--probe", fake, "--despite", "driver", "--despite", "gpu", "--env", "FAKE_NCCL_SPEED=0.1",

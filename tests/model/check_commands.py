@@ -31,6 +31,11 @@ def main():
         assert o["simulated"] is True and o["ranks"] == 2
         assert abs(o["rows"][0]["nccl_cells_us"]["ring/ll"] - 7.8) < 1e-3, o["rows"][0]
         assert o["rows"][1]["best"]["us"] < 0.98 * o["rows"][1]["choice"]["us"], o["rows"][1]
+        template = pathlib.Path(d, "template.xml")  # as clouds ship them: GPUs by their class alone
+        template.write_text('<system version="1"><cpu numaid="0" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">' + "".join(
+            f'<pci busid="000{i}:00:00.0" class="0x030200" link_speed="32.0 GT/s PCIe" link_width="16"/>' for i in (1, 2)) + "</cpu></system>")
+        text = run("predict", str(template), "--sizes", "1M")
+        assert "capability not told" in text and "taken as without NVLink" in text, text
         assert "at most 2 a node" in run("predict", str(xml), "--ranks", "3", code=2)
         assert "sendrecv" not in run("predict", str(xml), "--collectives", "sendrecv", code=2)
         run("predict", str(pathlib.Path(d, "none.xml")), code=2)

@@ -21,9 +21,13 @@ static void nccl_text(int v, char *out, size_t size)
     (void)snprintf(out, size, "%d.%d.%d", v / 10000, v / 100 % 100, v % 100);
 }
 
+/* "" of 0: a model has none. */
 static void cuda_text(int v, char *out, size_t size)
 {
-    (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
+    out[0] = '\0';
+    if (v > 0) {
+        (void)snprintf(out, size, "%d.%d", v / 1000, v % 1000 / 10);
+    }
 }
 
 /* The display driver's own version ("580.159.04"), where the kernel module tells it; else what CUDA

@@ -235,6 +235,9 @@ int nt_workload_from_config(const json_t *config, const char *name, const struct
                           ? "exchanged by all-to-all; element type as the activations'"
                           : "summed over all ranks, one all-reduce as for a dense MLP");
     }
+    if (m.experts == 0 && s->moe_all_to_all) {
+        nt_buf_puts(notes, "no experts in this model: nothing is exchanged by all-to-all\n");
+    }
     for (size_t i = 0; i < s->nbatches; i++) {
         uint32_t b = s->batches[i];
         struct nt_wl_phase *p = phase(&w, "decode", b, named, s->mode, b);
