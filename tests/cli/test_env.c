@@ -271,13 +271,16 @@ static void test_settings(void **state)
 {
     static const struct {
         const char *fixed, *without, *with;
-        bool nvlink;
+        bool nvlink, no_peers;
     } rows[] = {
-        {"", "NCCL_IB_", "NCCL_NVLS_NCHANNELS", true},
-        {"NCCL_NVLS_ENABLE=0", "NCCL_NVLS_", "NCCL_MIN_NCHANNELS", true},
-        {"NCCL_SOCKET_IFNAME=eth0 NCCL_NVLS_ENABLE=0", "NCCL_NVLS_", "NCCL_BUFFSIZE", true},
-        {"NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL", "NCCL_BUFFSIZE", false},
-        {"", "NCCL_NVLS_", "NCCL_P2P_LEVEL", false},
+        {"", "NCCL_IB_", "NCCL_NVLS_NCHANNELS", true, false},
+        {"NCCL_NVLS_ENABLE=0", "NCCL_NVLS_", "NCCL_MIN_NCHANNELS", true, false},
+        {"NCCL_SOCKET_IFNAME=eth0 NCCL_NVLS_ENABLE=0", "NCCL_NVLS_", "NCCL_BUFFSIZE", true, false},
+        {"NCCL_P2P_DISABLE=1", "NCCL_P2P_LEVEL", "NCCL_BUFFSIZE", false, false},
+        {"", "NCCL_NVLS_", "NCCL_P2P_LEVEL", false, false},
+        {"", "NCCL_NVLS_", "NCCL_P2P_DISABLE", false, false},
+        {"", "NCCL_P2P_LEVEL", "NCCL_BUFFSIZE", false, true},
+        {"", "NCCL_P2P_DISABLE", "NCCL_SHM_LOCALITY", false, true},
     };
     (void)state;
     for (size_t i = 0; i < COUNT(rows); i++) {
@@ -289,6 +292,7 @@ static void test_settings(void **state)
         nt_spec_init(&s);
         e.modelled = true;
         e.nvlink = rows[i].nvlink;
+        e.no_peers = rows[i].no_peers;
         (void)snprintf(s.fixed, sizeof(s.fixed), "%s", rows[i].fixed);
         assert_int_equal(nt_env_settings(&e, &s, &none, NULL), 0);
         assert_int_equal(count_with(&s, rows[i].without), 0);

@@ -331,6 +331,20 @@ static void warn_unhealthy(const struct nt_topology *t)
     }
 }
 
+/* false where there is one GPU, or where it cannot be told of some pair. */
+static bool peers_off(const struct nt_topology *t)
+{
+    for (int a = 0; a < t->ngpus; a++) {
+        for (int b = 0; b < t->ngpus && t->p2p != NULL; b++) {
+            uint8_t s = t->p2p[a * t->ngpus + b];
+            if (a != b && (s == NT_P2P_OK || s == NT_P2P_UNKNOWN)) {
+                return false;
+            }
+        }
+    }
+    return t->ngpus > 1 && t->p2p != NULL;
+}
+
 static void warn_found(struct nt_env *e)
 {
     char *save = NULL;
@@ -369,6 +383,7 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
         all = t->ngpus;
         gpus = nt_env_visible(getenv("CUDA_VISIBLE_DEVICES"), t->ngpus);
         warn_busy(t);
+        e->no_peers = peers_off(t);
         if (!shared) {
             warn_unhealthy(t);
         }
@@ -489,7 +504,7 @@ static const char *ruled_out(const struct nt_env *e, const struct nt_spec *s,
 {
     enum { MOST = 64, FOUND = 16 };
     char copy[sizeof(s->fixed)], *save = NULL;
-    struct nt_assign all[MOST + NT_KNOB_VARS];
+    struct nt_assign all[MOST + 1 + NT_KNOB_VARS];
     struct nt_conflict found[FOUND];
     size_t nall = 0, nfound;
 
@@ -501,6 +516,12 @@ static const char *ruled_out(const struct nt_env *e, const struct nt_spec *s,
             *eq = '\0';
             all[nall++] = (struct nt_assign){w, eq + 1};
         }
+    }
+    if (e->no_peers && n == 1 && strcmp(vars[0].name, "NCCL_P2P_DISABLE") == 0) {
+        return "peer access is off";
+    }
+    if (e->no_peers) {
+        all[nall++] = (struct nt_assign){"NCCL_P2P_DISABLE", "1"}; /* as good as */
     }
     memcpy(all + nall, vars, n * sizeof(vars[0]));
     nfound = nt_tunable_conflicts(all, nall + n, e->version != 0 ? e->version : NT_V(2, 28, 9),

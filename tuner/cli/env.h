@@ -13,6 +13,7 @@ struct nt_env {
     const char *list[192]; /* into text; filled by nt_env_list() */
     unsigned devices[NT_GANG_MAX];
     bool have_devices;             /* they were named */
+    bool no_peers;                 /* no GPU of the machine may reach into another */
     bool modelled, nvlink;         /* the machine is only described; it has NVLinks */
     unsigned version;              /* of the libnccl that will be tuned, 0: not known */
     struct nt_found_places places; /* files whose settings are in force; nt_env_init() fills it */
