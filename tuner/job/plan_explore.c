@@ -9,8 +9,8 @@ enum { RUNGS = sizeof(ladder) / sizeof(ladder[0]), COMBOS = NT_ALGO_COUNT * NT_P
 enum {
     MAX_HANGS = 2
 }; /* of one algorithm and protocol in a job, before it is left alone everywhere */
-/* How far behind Simple, in one size, a protocol is that no larger size needs look at. On the
- * recordings none that was 1.6 times the best came near it again. */
+/* How far behind Simple, in one size, a protocol is that a larger size need not see with all its
+ * counts of channels: there NCCL's own shows whether it came back. */
 static const double OUTGROWN = 1.6;
 
 static bool combo_is_worth(struct nt_plan *p, uint32_t setting, uint32_t point, int algo, int proto)
@@ -55,8 +55,8 @@ static bool channels_known(const struct cell *c, int algo, int proto, uint16_t c
     return false;
 }
 
-/* LL and LL128 pay bandwidth for latency: once they are far behind Simple, they are more so at
- * every larger size, and need no look there. */
+/* LL and LL128 pay bandwidth for latency: once they are far behind Simple, they are likely to be at
+ * larger sizes. */
 static bool outgrown(const struct nt_plan *p, uint32_t setting, uint32_t point, int algo, int proto)
 {
     const struct cell *below = point > 0 && p->points[point - 1].coll == p->points[point].coll
@@ -102,9 +102,8 @@ static bool next_call(struct nt_plan *p, uint32_t setting, uint32_t point, struc
             (c->step == 0 && !combo_is_worth(p, setting, point, algo, proto))) {
             continue;
         }
-        if (c->step == 0 && outgrown(p, setting, point, algo, proto)) {
-            c->outgrown[algo][proto] = true;
-            continue;
+        if (c->step == 0) {
+            c->outgrown[algo][proto] = outgrown(p, setting, point, algo, proto);
         }
         for (; c->step < RUNGS; c->step++) {
             if (ladder[c->step] == 0 || !channels_known(c, algo, proto, ladder[c->step])) {
@@ -157,6 +156,15 @@ static uint32_t find_executed(const struct cell *c, const struct nt_executed *x)
     return NONE;
 }
 
+/* Does one look say that what was far behind at a smaller size is so here? */
+static bool still_outgrown(struct cell *c, const struct nt_call *call, double look_log)
+{
+    bool *out = &c->outgrown[call->algo][call->proto];
+
+    *out = *out && look_log > c->arms[0].look_log + log(OUTGROWN);
+    return *out;
+}
+
 void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
 {
     struct cell *c = &p->settings[t->setting].cells[t->point];
@@ -191,8 +199,9 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
     }
     if (call->algo < 0) {
         c->combo = 1;
-    } else if (!ok || (call->channels > 0 && r->executed.channels < call->channels)) {
-        c->combo++; /* not there, broken, or no more channels to open */
+    } else if (!ok || (call->channels > 0 && r->executed.channels < call->channels) ||
+               still_outgrown(c, call, plan_log_median(r))) {
+        c->combo++; /* not there, broken, no more channels to open, or no better than before */
         c->step = 0;
     } else {
         c->step++;

@@ -42,6 +42,7 @@ struct setting {
     struct cell *cells; /* [npoints]; NULL until it is tried */
     uint32_t gangs;     /* used by its races */
     bool pinned;        /* each mode's pick is held in the races of the others */
+    bool pressed;       /* races that ask for a gang have measured on in this one */
     bool again;         /* its last gang was lost: another goes on in its place */
     uint32_t losses;
     double table_gain, static_gain, se;

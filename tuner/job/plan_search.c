@@ -101,6 +101,12 @@ double search_gang_blocks(const struct nt_plan *p, uint32_t point, enum nt_mode 
     return (double)p->start_ns / (races > 0 ? races : 1) / block_ns(p, point, m);
 }
 
+static bool is_outgrown(const struct cell *c, uint32_t arm)
+{
+    const struct nt_executed *x = &c->arms[arm].executed;
+    return arm > 0 && c->arms[arm].status == NT_ST_OK && c->outgrown[x->algo][x->proto];
+}
+
 static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
     struct cell *c = &p->settings[setting].cells[point];
@@ -128,7 +134,12 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
         for (uint32_t i = 0; i < c->narms; i++) {
             if (c->arms[i].status != NT_ST_OK) {
                 nt_race_fail(c->race[m], i, c->arms[i].status);
-            } else if (m == explore_mode(p) && !isnan(c->arms[i].look_log)) {
+                continue;
+            }
+            if (is_outgrown(c, i)) {
+                nt_race_pass(c->race[m], i);
+            }
+            if (m == explore_mode(p) && !isnan(c->arms[i].look_log)) {
                 tell_race(p, c->race[m], p->race_gang, i, c->arms[i].look_log,
                           c->arms[i].look_samples);
             }
@@ -296,35 +307,71 @@ static void share_noise(struct nt_plan *p, uint32_t setting)
     }
 }
 
-/* The start of a gang is shared by the races that go on in it. */
-static void price_gang(struct nt_plan *p, uint32_t setting)
+/* How dear a gang like the last one is: its time by that of a gang that measures everything that
+ * may win. */
+static double gang_price(const struct nt_plan *p, uint32_t setting)
 {
-    uint32_t open = 0;
+    double ns = 1;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        const struct cell *c = &p->settings[setting].cells[i];
+        for (uint32_t a = 0; a < c->narms; a++) {
+            bool in = c->arms[a].status == NT_ST_OK && !is_outgrown(c, a);
+            double each = in ? exp(c->arms[a].look_log) : 0;
+            for (uint32_t k = 0; k < p->nmodes && !isnan(each); k++) {
+                double est = plan_default_ns(p, i, p->modes[k]);
+                ns += GRID_BLOCKS * each * plan_inner(p->modes[k], est) *
+                      (1 + plan_samples(p->modes[k], est));
+            }
+        }
+    }
+    return (double)(p->start_ns + p->gang_ns) / ((double)p->start_ns + ns);
+}
+
+/* Does the pick of this case gain what a gang like the last one costs? */
+static bool is_worth_a_gang(struct nt_plan *p, struct nt_race *race, double weight, double price)
+{
+    static const double worth = 2e-3; /* log units, for a gang of the grid */
+
+    return weight > 0 && nt_race_wants_gang(race) &&
+           nt_race_verdict(race).saving > efforts[p->spec.effort].worth * worth * price;
+}
+
+/* The start of a gang is paid by the races that are worth it: returns how many are. Alone: the
+ * others rest. */
+static uint32_t price_gang(struct nt_plan *p, uint32_t setting, bool alone)
+{
+    double price = gang_price(p, setting);
+    bool in[NT_COLL_COUNT * NT_MAX_SIZES][NT_MODE_COUNT] = {{false}};
+    uint32_t n = 0;
 
     for (int pass = 0; pass < 2; pass++) {
         for (uint32_t i = 0; i < p->npoints; i++) {
             struct cell *c = &p->settings[setting].cells[i];
             for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
                 enum nt_mode m = p->modes[k];
-                if (!nt_race_wants_gang(c->race[m])) {
+                if (pass == 0) {
+                    in[i][m] = is_worth_a_gang(p, c->race[m], plan_weight(p, i, m), price);
+                    n += in[i][m];
                     continue;
                 }
-                if (pass == 0) {
-                    open++;
-                } else {
-                    nt_race_price(c->race[m], search_gang_blocks(p, i, m, open));
+                if (in[i][m]) {
+                    nt_race_price(c->race[m], search_gang_blocks(p, i, m, n));
                 }
+                nt_race_rest(c->race[m], alone && !in[i][m]);
             }
         }
     }
+    return n;
 }
 
 static void enter_gang(struct nt_plan *p, uint32_t setting)
 {
     share_noise(p, setting);
-    price_gang(p, setting);
+    (void)price_gang(p, setting, false);
     p->race_gang = p->settings[setting].gangs++;
     p->settings[setting].again = false;
+    p->settings[setting].pressed = false;
     p->gang_ns = 0;
     p->cursor = 0;
     for (uint32_t i = 0; i < p->npoints; i++) {
@@ -347,32 +394,12 @@ static bool work_in_gang(struct nt_plan *p, uint32_t setting)
     return false;
 }
 
-/* How dear a gang like the last one is: its time by that of a gang that measures everything. */
-static double gang_price(const struct nt_plan *p, uint32_t setting)
-{
-    double ns = 1;
-
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        const struct cell *c = &p->settings[setting].cells[i];
-        for (uint32_t a = 0; a < c->narms; a++) {
-            double each = c->arms[a].status == NT_ST_OK ? exp(c->arms[a].look_log) : 0;
-            for (uint32_t k = 0; k < p->nmodes && !isnan(each); k++) {
-                double est = plan_default_ns(p, i, p->modes[k]);
-                ns += GRID_BLOCKS * each * plan_inner(p->modes[k], est) *
-                      (1 + plan_samples(p->modes[k], est));
-            }
-        }
-    }
-    return (double)(p->start_ns + p->gang_ns) / ((double)p->start_ns + ns);
-}
-
 /* A fresh gang costs its start and what is measured in it: it is worth that while the pick of some
  * case is expected to gain by it. */
 static bool wants_gang(struct nt_plan *p, uint32_t setting)
 {
-    static const double worth = 2e-3; /* log units, for a gang of the grid */
-    struct setting *s = &p->settings[setting];
-    double most = 0;
+    const struct setting *s = &p->settings[setting];
+    double price;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         if (!s->cells[i].explored) {
@@ -380,15 +407,30 @@ static bool wants_gang(struct nt_plan *p, uint32_t setting)
         }
     }
     share_noise(p, setting);
+    price = gang_price(p, setting);
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes && !s->cells[i].hopeless; k++) {
-            struct nt_race *race = s->cells[i].race[p->modes[k]];
-            if (plan_weight(p, i, p->modes[k]) > 0 && nt_race_wants_gang(race)) {
-                most = fmax(most, nt_race_verdict(race).saving);
+            enum nt_mode m = p->modes[k];
+            if (is_worth_a_gang(p, s->cells[i].race[m], plan_weight(p, i, m), price)) {
+                return true;
             }
         }
     }
-    return most > efforts[p->spec.effort].worth * worth * gang_price(p, setting);
+    return false;
+}
+
+/* Races for which another gang would be started pay for it alone: first they measure on in this one
+ * as long as that may tell as much. Once a gang. */
+static bool press(struct nt_plan *p, uint32_t setting)
+{
+    struct setting *s = &p->settings[setting];
+
+    if (s->pressed || s->pinned || !wants_gang(p, setting)) {
+        return false;
+    }
+    s->pressed = true;
+    p->cursor = 0;
+    return price_gang(p, setting, true) > 0;
 }
 
 /* A row serves all modes: each mode's pick must be known well in the others. */
@@ -398,6 +440,7 @@ static void pin_picks(struct nt_plan *p, uint32_t setting)
         struct cell *c = &p->settings[setting].cells[i];
         for (uint32_t k = 0; k < p->nmodes && c->explored && !c->hopeless; k++) {
             struct nt_race_verdict v = nt_race_verdict(c->race[p->modes[k]]);
+            nt_race_rest(c->race[p->modes[k]], true);
             for (uint32_t j = 0; v.pick != NT_NO_ARM && v.pick != 0 && j < p->nmodes; j++) {
                 if (j != k && c->arms[v.pick].status == NT_ST_OK) {
                     nt_race_pin(c->race[p->modes[j]], v.pick);
@@ -425,6 +468,9 @@ static bool race_setting(struct nt_plan *p, uint32_t setting)
             }
             if (work_in_gang(p, setting)) {
                 return true;
+            }
+            if (press(p, setting)) {
+                continue;
             }
             if (!s->pinned && !wants_gang(p, setting)) {
                 pin_picks(p, setting);

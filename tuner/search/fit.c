@@ -601,6 +601,11 @@ void fit_update(struct fit *f)
     set_effects(f);
 }
 
+double fit_noise_df(const struct fit *f, uint32_t arm)
+{
+    return arm_prior_df + f->arms[arm].df;
+}
+
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se)
 {
     const struct fit_arm *x = &f->arms[a], *y = &f->arms[b];

@@ -97,6 +97,8 @@ static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm,
 {
     return &f->cells[(size_t)gang * f->n_arms + arm];
 }
+/* How well the noise of an arm's blocks is known, in degrees of freedom. */
+double fit_noise_df(const struct fit *f, uint32_t arm);
 /* effect(a) - effect(b) alone; NAN when one was not seen. */
 static inline double fit_apart(const struct fit *f, uint32_t a, uint32_t b)
 {

@@ -34,9 +34,10 @@ const struct nt_race_config nt_race_defaults = {
 enum { FEW = 3 };                  /* are measured best … */
 static const double OTHERS = 0.25; /* … the other contenders by so much of that */
 
-/* Gangs differ in ways that no few of them show: what an arm was seen to do in so many gangs is
- * believed as far as Student's t of as many degrees goes, plus two for what its kind does. */
-static const double BELIEF = 2.0;
+/* Gangs differ in ways that no few of them show: what they do to an arm is believed as far as
+ * Student's t of so many degrees goes, plus two for what its kind does. The noise of its blocks has
+ * the degrees that the fit has. */
+enum { BELIEF = 2, MAX_DEGREES = 40 };
 struct caution {
     double drop, stop, density; /* quantiles for z_drop and z_stop; the density's factor */
 };
@@ -72,10 +73,11 @@ struct nt_race {
     struct lane lanes[NT_RACE_MAX_GANGS];
     struct fit fit;
     struct nt_rng rng;
-    struct caution caution[NT_RACE_MAX_GANGS + 1]; /* by gangs */
+    struct caution caution[MAX_DEGREES + 1]; /* by degrees of freedom, from BELIEF on */
     uint32_t rivals;          /* not told to be slower than the leader, itself included */
     double price;             /* of this race's share of a gang's start, in full blocks */
-    bool later;               /* the first gang is over */
+    bool later;               /* the first gang is over, or about to be */
+    bool resting;             /* only what is pinned is measured */
     bool stale;               /* verdict and the runners' `alive` are to be worked out */
     bool looked;              /* all that are to be looked at were */
     uint32_t open;            /* neither failed nor passed over */
@@ -101,12 +103,12 @@ static double interaction_sd(const struct nt_race_config *c)
 
 static void set_caution(struct nt_race *r)
 {
-    for (uint32_t g = 0; g <= NT_RACE_MAX_GANGS; g++) {
-        double df = g + BELIEF;
-        r->caution[g] = (struct caution){
-            .drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
-            .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df),
-            .density = exp(lgamma((df + 1) / 2) - lgamma(df / 2)) / sqrt(df * 3.141592653589793)};
+    for (uint32_t df = BELIEF; df <= MAX_DEGREES; df++) {
+        r->caution[df] =
+            (struct caution){.drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
+                             .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df),
+                             .density = exp(lgamma((df + 1) / 2.0) - lgamma(df / 2.0)) /
+                                        sqrt(df * 3.141592653589793)};
     }
 }
 
@@ -176,6 +178,13 @@ void nt_race_boost(struct nt_race *r, uint32_t arm, double by)
 void nt_race_price(struct nt_race *r, double blocks)
 {
     r->price = blocks;
+    r->stale = r->stale || !r->later;
+    r->later = true;
+}
+
+void nt_race_rest(struct nt_race *r, bool rest)
+{
+    r->resting = rest;
 }
 
 void nt_race_pin(struct nt_race *r, uint32_t arm)
@@ -206,11 +215,11 @@ static bool passed_over(const struct nt_race *r, uint32_t arm)
 
 static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
 {
-    uint32_t blocks = r->fit.arms[arm].blocks;
+    uint32_t blocks = r->fit.arms[arm].blocks, looks = arm == 0 ? 1 : r->config.looks;
     if (passed_over(r, arm)) {
         return 0;
     }
-    return blocks < r->config.looks ? r->config.looks - blocks : 0;
+    return blocks < looks ? looks - blocks : 0;
 }
 
 static bool pinned_are_known(const struct nt_race *r)
@@ -232,18 +241,60 @@ static uint32_t gangs_used(const struct nt_race *r)
     return used;
 }
 
+/* Gangs behind the difference of two arms. */
+static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
+{
+    uint32_t x = r->fit.arms[a].gangs, y = r->fit.arms[b].gangs;
+    return x < y ? x : y;
+}
+
+/* No error of the two arms has fewer degrees of freedom. */
+static uint32_t least_degrees(const struct nt_race *r, uint32_t a, uint32_t b)
+{
+    double df = fmin(fit_noise_df(&r->fit, a), fit_noise_df(&r->fit, b));
+    return (uint32_t)fmin(gangs_behind(r, a, b) + BELIEF, fmin(df, MAX_DEGREES));
+}
+
+/* Degrees of freedom of an error of the two, of which so much is what gangs do to them, and the
+ * rest noise of blocks: Satterthwaite's. */
+static uint32_t degrees(const struct nt_race *r, uint32_t a, uint32_t b, double variance,
+                        double of_gangs)
+{
+    double df = fmin(fit_noise_df(&r->fit, a), fit_noise_df(&r->fit, b));
+    double by_gangs = fmin(of_gangs, variance), rest = variance - by_gangs;
+    df = variance * variance /
+         (by_gangs * by_gangs / (gangs_behind(r, a, b) + BELIEF) + rest * rest / df);
+    return (uint32_t)(fmin(df, MAX_DEGREES) + 1e-9);
+}
+
+static uint32_t arm_degrees(const struct nt_race *r, uint32_t arm)
+{
+    const struct fit_arm *a = &r->fit.arms[arm];
+    return degrees(r, arm, arm, 1.0 / a->info, r->fit.inter_var / a->gangs);
+}
+
+static uint32_t pair_degrees(const struct nt_race *r, uint32_t a, uint32_t b, double se)
+{
+    double gangs = 1.0 / r->fit.arms[a].gangs + 1.0 / r->fit.arms[b].gangs;
+    return degrees(r, a, b, se * se, r->fit.inter_var * gangs);
+}
+
 static double cautious(const struct nt_race *r, uint32_t arm)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    double t = r->caution[a->gangs].stop / r->config.z_stop;
-    return a->info > 0.0 ? a->effect + 0.5 * t / sqrt(a->info) : INFINITY;
+    if (!(a->info > 0.0)) {
+        return INFINITY;
+    }
+    return a->effect +
+           0.5 * r->caution[arm_degrees(r, arm)].stop / r->config.z_stop / sqrt(a->info);
 }
 
 /* What it may yet turn out to be. */
 static double promise(const struct nt_race *r, uint32_t arm)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    return a->info > 0.0 ? a->effect - r->caution[a->gangs].stop / sqrt(a->info) : -INFINITY;
+    return a->info > 0.0 ? a->effect - r->caution[arm_degrees(r, arm)].stop / sqrt(a->info)
+                         : -INFINITY;
 }
 
 /* Smallest estimate; one that few blocks stand behind has to be that much better. Counts on the way
@@ -269,24 +320,17 @@ static uint32_t find_leader(struct nt_race *r)
     return best;
 }
 
-/* Gangs behind the difference of two arms. */
-static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
-{
-    uint32_t x = r->fit.arms[a].gangs, y = r->fit.arms[b].gangs;
-    return x < y ? x : y;
-}
-
 /* Comparisons with squares stand in for those with roots and quotients where they are this far from
  * equal: more than rounding can do. */
 static const double SURELY = 1 + 1e-9;
 
-/* Is an arm slower than the leader beyond the margin by more than so many standard errors?
- * 0: not by `few`, 1: by `few`, 2: by `many`, which is no less. One of whom nothing is known is
- * not. Most are so far from either bound that it is told without their error. */
-static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, double few,
-                      double many)
+/* Is an arm slower than the leader beyond the margin? 0: not for sure, 1: by z_drop in gangs like
+ * these, 2: in all. One of whom nothing is known is not. Most are far from either bound, which
+ * takes less work to tell. */
+static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader)
 {
     const struct fit *f = &r->fit;
+    double few = r->config.z_drop, many;
     double se, square, other, d = fit_apart(f, arm, leader) - r->margin;
     if (!(d > 0.0)) {
         return 0;
@@ -295,6 +339,7 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, do
      * above twice the largest: leans on gangs add up to 2 and none is above 1. */
     square = d * d * f->arms[arm].info;
     other = f->arms[arm].info / f->arms[leader].info;
+    many = r->caution[least_degrees(r, arm, leader)].drop;
     if (square > many * many * (1 + other + 2 * f->shift_var_most * f->arms[arm].info) * SURELY) {
         return 2;
     }
@@ -302,14 +347,14 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader, do
         return 0;
     }
     (void)fit_difference(f, arm, leader, &se);
-    return d / se > many ? 2 : d / se > few;
+    return d / se > r->caution[pair_degrees(r, arm, leader, se)].drop ? 2 : d / se > few;
 }
 
 /* Is its promise larger than that, that is worse? Where it is told without a root. */
 static bool promises_less(const struct nt_race *r, uint32_t arm, double value)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    double d = a->effect - value, stop = r->caution[a->gangs].stop;
+    double d = a->effect - value, stop = r->caution[least_degrees(r, arm, arm)].stop;
     return d > 0.0 && d * d * a->info > stop * stop * SURELY;
 }
 
@@ -329,8 +374,7 @@ static uint32_t find_alive(struct nt_race *r, uint32_t leader)
     for (uint32_t i = 0; i < r->n; i++) {
         bool in = !failed(r, i) && !passed_over(r, i), rival = in;
         if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
-            double drop = r->caution[gangs_behind(r, i, leader)].drop;
-            int behind = far_behind(r, i, leader, r->config.z_drop, drop);
+            int behind = far_behind(r, i, leader);
             rival = behind < 2;
             in = r->later ? behind < 2 : behind < 1;
         }
@@ -437,13 +481,13 @@ static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
 }
 
 /* Mean of max(0, x), x = mean + sd t: what is lost on average by believing that x is below 0. */
-static double expected_loss(const struct nt_race *r, double mean, double sd, uint32_t gangs)
+static double expected_loss(const struct nt_race *r, double mean, double sd, uint32_t df)
 {
-    double df = gangs + BELIEF, u = -mean / sd, density;
+    double u = -mean / sd, density;
     if (!(sd > 0.0)) {
         return fmax(mean, 0.0);
     }
-    density = r->caution[gangs].density * pow(1 + u * u / df, -(df + 1) / 2);
+    density = r->caution[df].density * pow(1 + u * u / df, -0.5 * (df + 1));
     return sd * ((df + u * u) / (df - 1) * density - u * (1 - nt_student_cdf(u, df)));
 }
 
@@ -460,7 +504,7 @@ static double find_loss(const struct nt_race *r, uint32_t pick)
         if (i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
             loss = isnan(d) ? INFINITY
-                            : fmax(loss, d + r->caution[gangs_behind(r, i, pick)].stop * se);
+                            : fmax(loss, d + r->caution[pair_degrees(r, i, pick, se)].stop * se);
         }
     }
     return loss;
@@ -487,7 +531,8 @@ static double find_saving(const struct nt_race *r, uint32_t pick)
             d = fit_difference(&r->fit, pick, i, &se);
             saving = isnan(d) || gangs == 0
                          ? INFINITY
-                         : fmax(saving, expected_loss(r, d, se, gangs) / (2.0 * gangs));
+                         : fmax(saving, expected_loss(r, d, se, pair_degrees(r, i, pick, se)) /
+                                            (2.0 * gangs));
         }
     }
     return saving;
@@ -559,6 +604,9 @@ static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
     if (arm != 0 && looks_left(r, arm) > 0) {
         return r->config.look_samples < r->config.block_samples ? r->config.look_samples
                                                                 : r->config.block_samples;
+    }
+    if (r->resting && !r->runners[arm].pinned) {
+        return 0;
     }
     return r->runners[arm].alive && c->weight < target_weight(r, arm) ? r->config.block_samples : 0;
 }

@@ -67,12 +67,15 @@ void nt_race_free(struct nt_race *r); /* NULL is fine */
 
 /* The arm is tried sooner: a neighbouring size or the other mode likes it. Larger is sooner. */
 void nt_race_boost(struct nt_race *r, uint32_t arm, double by);
-/* A gang's start, as far as this race pays for it, costs so many full blocks now: > 0. */
+/* Another gang's start, as far as this race would pay for it, costs so many full blocks: > 0. All
+ * that may be best in other gangs is measured from now on. */
 void nt_race_price(struct nt_race *r, double blocks);
+/* Until told otherwise only arms are measured that were not looked at yet or are pinned. */
+void nt_race_rest(struct nt_race *r, bool rest);
 /* The arm is not dropped and is seen in min_gangs gangs whatever its ratio: the other mode's
  * choice, of which compose must know how it does here. */
 void nt_race_pin(struct nt_race *r, uint32_t arm);
-/* The arm gets no looks: it is far behind in the other mode. A pinned one is measured all the same;
+/* The arm gets no looks: it is far behind by what the caller knows. A pinned one is measured all the same;
  * the default is never passed over. */
 void nt_race_pass(struct nt_race *r, uint32_t arm);
 
