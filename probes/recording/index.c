@@ -85,18 +85,20 @@ static int compare_gang(const void *a, const void *b, void *recording)
 /* Every other gang of a process setting is odd, by number. */
 static void mark_halves(struct nt_recording *r)
 {
-    bool odd = false;
+    uint32_t place = 0;
 
     qsort_r(r->order, r->nblocks, sizeof(r->order[0]), compare_gang, r);
     for (size_t i = 0; i < r->nblocks; i++) {
         struct nt_rec_block *x = &r->block[r->order[i]];
         const struct nt_rec_block *before = i > 0 ? &r->block[r->order[i - 1]] : NULL;
         if (before == NULL || before->process != x->process) {
-            odd = false;
+            place = 0;
         } else if (before->b.gang != x->b.gang) {
-            odd = !odd;
+            place++;
         }
-        x->odd = odd;
+        x->place = place;
+        x->odd = place % 2 != 0;
+        r->process[x->process].ngangs = place + 1;
     }
 }
 

@@ -8,10 +8,10 @@
  * Keys       A process setting is the text "NAME=VALUE NAME=VALUE" of the tunables that were set,
  *            sorted by name, "" for none (nt_recording_process()). A cell is (case, busy and group
  *            flags, process setting, executed tuple); calls that executed the same share it.
- * Draws      two-level: a replayed gang draws from one recorded gang, chosen by seed and gang
- *            number; samples with replacement, keyed by the measure's id. So a resumed job sees the
- *            same world. Failures and unavailable cells replay; what was never recorded is
- *            NT_ST_NOT_RECORDED, never invented.
+ * Draws      two-level: a replayed gang draws from one recorded gang, by its number in an order
+ * that the seed chooses, so that none is drawn twice before all were; samples with replacement,
+ *            keyed by the measure's id. So a resumed job sees the same world. Failures and
+ * unavailable cells replay; what was never recorded is NT_ST_NOT_RECORDED, never invented.
  * Ownership  texts passed in are borrowed for the call; what accessors return lives as long as the
  *            recording. A result's ns belongs to the caller (free, or nt_msg_done).
  * Threads    a recording is constant once loaded: any number may draw from it.

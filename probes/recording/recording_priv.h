@@ -10,11 +10,13 @@ struct nt_rec_block {
     size_t at;                  /* of its samples */
     int process;                /* number of its setting */
     struct nt_executed reached; /* its own tuple, or that of the same call elsewhere */
-    bool odd;                   /* its gang's place among the setting's gangs */
+    uint32_t place;             /* of its gang among the setting's gangs */
+    bool odd;                   /* that is */
 };
 
 struct nt_rec_process {
     char *text;                                          /* owned */
+    uint32_t ngangs;                                     /* with blocks */
     uint64_t connect_ns[NT_ALGO_COUNT * NT_PROTO_COUNT]; /* greatest seen */
 };
 

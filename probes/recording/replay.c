@@ -51,25 +51,43 @@ static bool next_gang(const struct nt_replay *p, struct nt_cell cell, unsigned s
     return false;
 }
 
-/* A replayed gang keeps to one recorded gang: of those that a cell has, the one that ranks first
- * for this seed and gang number. So cells stay together wherever both were recorded, also when one
- * of them has fewer gangs. */
+/* Where the i-th of n gangs stands in the order in which this seed draws them. */
+static uint32_t turn_of(const struct nt_replay *p, uint32_t i, uint32_t n)
+{
+    uint64_t mine = nt_mix64(nt_mix(p->seed, i));
+    uint32_t before = 0;
+
+    for (uint32_t k = 0; k < n; k++) {
+        uint64_t other = nt_mix64(nt_mix(p->seed, k));
+        before += other < mine || (other == mine && k < i);
+    }
+    return before;
+}
+
+/* A replayed gang keeps to one recorded gang. The seed says in which order they take turns, so that
+ * none comes again before all did: drawn twice, one shows nothing new. Where a cell lacks the gang
+ * whose turn it is, the next one that it has: so cells stay together wherever both were recorded,
+ * also when one of them has fewer gangs. */
 static bool choose_gang(const struct nt_replay *p, struct nt_cell cell, unsigned samples,
                         struct draw *ret)
 {
-    uint64_t key = nt_mix(p->seed, p->gang), first = 0;
+    uint32_t first = UINT32_MAX;
     struct draw d = {.rec = p->rec};
-    bool any = false;
 
     for (size_t i = 0; next_gang(p, cell, samples, &i, &d);) {
-        uint64_t rank = nt_mix64(nt_mix(key, block_at(&d, 0)->b.gang));
-        if (!any || rank > first) {
-            first = rank;
+        const struct nt_rec_block *x = block_at(&d, 0);
+        uint32_t of_all = p->rec->process[x->process].ngangs;
+        uint32_t n = p->half == NT_ALL_GANGS    ? of_all
+                     : p->half == NT_EVEN_GANGS ? (of_all + 1) / 2
+                                                : of_all / 2;
+        uint32_t mine = turn_of(p, p->half == NT_ALL_GANGS ? x->place : x->place / 2, n);
+        uint32_t wait = (mine + n - (uint32_t)(p->gang % n)) % n;
+        if (wait < first) {
+            first = wait;
             *ret = d;
-            any = true;
         }
     }
-    return any;
+    return first != UINT32_MAX;
 }
 
 static uint64_t text_hash(const char *text)
