@@ -111,11 +111,33 @@ static void test_rows_were_looked_at_everywhere(void **state)
     play_done(&p);
 }
 
+/* A protocol that is far behind at small sizes and wins at the largest. */
+static double ll_comes_back(const struct world_call *c)
+{
+    return c->x.proto != NT_LL ? 1 : c->step->m.cs.bytes < 2 << 20 ? 4 : 0.2;
+}
+
+static void test_what_was_outgrown_may_come_back(void **state)
+{
+    struct play p = {.spec = play_spec("64K,512K,2M", 3)};
+    const struct nt_class_result *k;
+    (void)state;
+    world_init(&p.w, 3);
+    p.w.factor = ll_comes_back;
+    play(&p);
+    assert_int_equal(p.rc, 0);
+    k = play_published(&p, 2 << 20, NT_GRAPH);
+    assert_non_null(k);
+    assert_int_equal(k->call.proto, NT_LL);
+    play_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_timed_unseen),
         cmocka_unit_test(test_rows_were_looked_at_everywhere),
+        cmocka_unit_test(test_what_was_outgrown_may_come_back),
     };
     return cmocka_run_group_tests_name("job_looks", tests, NULL, NULL);
 }

@@ -142,6 +142,27 @@ static void test_two_levels(void **state)
     }
 }
 
+/* None comes again before all did, and which is first hangs on the seed. */
+static void test_gangs_take_turns(void **state)
+{
+    unsigned first[5] = {0};
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        unsigned seen = 0;
+        for (uint64_t g = 0; g < 4; g++) {
+            struct nt_measure m = ask(g, &default_call, 1);
+            struct nt_result a = draw(seed, seed + g, &m);
+            seen |= 1U << a.ns[0] / 1000;
+            first[a.ns[0] / 1000] += g == 0;
+            free(a.ns);
+        }
+        assert_int_equal(seen, 0x1e); /* gangs 1 to 4 */
+    }
+    for (unsigned of = 1; of <= 4; of++) { /* binomial, sd 6 */
+        assert_in_range(first[of], 20, 80);
+    }
+}
+
 /* A cell that fewer gangs have stays with the others wherever it can. */
 static void test_stays_together(void **state)
 {
@@ -313,15 +334,12 @@ static void test_start_and_cells(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells),
-                                       cmocka_unit_test(test_same_world_again),
-                                       cmocka_unit_test(test_two_levels),
-                                       cmocka_unit_test(test_stays_together),
-                                       cmocka_unit_test(test_failures_replay),
-                                       cmocka_unit_test(test_never_invented),
-                                       cmocka_unit_test(test_null),
-                                       cmocka_unit_test(test_halves),
-                                       cmocka_unit_test(test_what_it_took),
-                                       cmocka_unit_test(test_start_and_cells)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cells),          cmocka_unit_test(test_same_world_again),
+        cmocka_unit_test(test_two_levels),     cmocka_unit_test(test_gangs_take_turns),
+        cmocka_unit_test(test_stays_together), cmocka_unit_test(test_failures_replay),
+        cmocka_unit_test(test_never_invented), cmocka_unit_test(test_null),
+        cmocka_unit_test(test_halves),         cmocka_unit_test(test_what_it_took),
+        cmocka_unit_test(test_start_and_cells)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -445,6 +445,71 @@ static void test_pinned_arms_stay(void **state)
     nt_race_free(r);
 }
 
+/* A race that rests measures what is pinned, beside the default, and goes on where it was. */
+static void test_rests(void **state)
+{
+    struct nt_race *r = start(CLUSTERED, 12, 3);
+    struct nt_ask ask;
+    bool others = false, pinned = false;
+    (void)state;
+    while (nt_race_next(r, 0, &ask)) {
+        measure(r, 0, &ask);
+    }
+    nt_race_rest(r, true);
+    assert_false(nt_race_next(r, 1, &ask));
+    nt_race_pin(r, 7);
+    while (nt_race_next(r, 1, &ask)) {
+        assert_true(ask.arm == 0 || ask.arm == 7);
+        pinned = pinned || ask.arm == 7;
+        measure(r, 1, &ask);
+    }
+    assert_true(pinned);
+    nt_race_rest(r, false);
+    while (nt_race_next(r, 1, &ask)) {
+        others = others || (ask.arm != 0 && ask.arm != 7);
+        measure(r, 1, &ask);
+    }
+    assert_true(others);
+    nt_race_free(r);
+}
+
+/* The dearer another gang, the more is measured in this one. Where it costs next to nothing one
+ * block of the default will do, and what a gang may save is known all the same. */
+static void test_price(void **state)
+{
+    struct nt_race *r = start(CLUSTERED, 12, 3);
+    struct nt_ask ask;
+    uint32_t cheap = 0, dear = 0, defaults = 0;
+    (void)state;
+    nt_race_price(r, 1e-6);
+    while (nt_race_next(r, 0, &ask)) {
+        measure(r, 0, &ask);
+        cheap++;
+        defaults += ask.arm == 0;
+    }
+    assert_true(defaults <= 1 + cheap / (nt_race_defaults.default_every - 1));
+    assert_true(isfinite(nt_race_verdict(r).saving));
+    nt_race_price(r, 1000);
+    while (nt_race_next(r, 0, &ask)) {
+        measure(r, 0, &ask);
+        dear++;
+    }
+    assert_true(dear > 10);
+    nt_race_free(r);
+}
+
+/* One block of the default is a look at it: what a gang may save is known. */
+static void test_one_default_block(void **state)
+{
+    struct nt_race *r = start(SPREAD, 2, 3);
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        measure(r, 0, &(struct nt_ask){.arm = i > 0, .samples = nt_race_defaults.block_samples});
+    }
+    assert_true(isfinite(nt_race_verdict(r).saving));
+    nt_race_free(r);
+}
+
 /* Estimates against the default: are the standard errors what they say? And the noise? */
 static void test_standings_are_calibrated(void **state)
 {
@@ -522,6 +587,9 @@ int main(void)
         cmocka_unit_test(test_a_gang_of_another_speed),
         cmocka_unit_test(test_one_noisy_arm),
         cmocka_unit_test(test_pinned_arms_stay),
+        cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_price),
+        cmocka_unit_test(test_one_default_block),
         cmocka_unit_test(test_standings_are_calibrated),
         cmocka_unit_test(test_bad_input),
     };

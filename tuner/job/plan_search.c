@@ -328,13 +328,21 @@ static double gang_price(const struct nt_plan *p, uint32_t setting)
     return (double)(p->start_ns + p->gang_ns) / ((double)p->start_ns + ns);
 }
 
-/* Does the pick of this case gain what a gang like the last one costs? */
-static bool is_worth_a_gang(struct nt_plan *p, struct nt_race *race, double weight, double price)
+/* Does the pick of this case gain what a gang like the last one costs? One that may lose more than
+ * what passes for as good is worth half as much again. */
+static bool is_worth_a_gang(const struct nt_plan *p, struct nt_race *race, double weight,
+                            double price)
 {
     static const double worth = 2e-3; /* log units, for a gang of the grid */
+    static const double as_good = 0.01, risky = 1.5;
+    struct nt_race_verdict v;
 
-    return weight > 0 && nt_race_wants_gang(race) &&
-           nt_race_verdict(race).saving > efforts[p->spec.effort].worth * worth * price;
+    if (!(weight > 0) || !nt_race_wants_gang(race)) {
+        return false;
+    }
+    v = nt_race_verdict(race);
+    return v.saving * (v.loss > as_good ? risky : 1) >
+           efforts[p->spec.effort].worth * worth * price;
 }
 
 /* The start of a gang is paid by the races that are worth it: returns how many are. Alone: the
