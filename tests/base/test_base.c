@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -388,6 +389,48 @@ static void test_write_file_to_device(void **state)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* Tried: what lies there stays, nothing is left, and a pipe's reader meets no end by it. */
+static void test_write_is_tried(void **state)
+{
+    static const struct {
+        const char *path;
+        int rc;
+    } rows[] = {{"/dev/null", 0},  {"/dev/full", -NT_E_IO},  {"/", -NT_E_INVAL},
+                {"", -NT_E_INVAL}, {"/proc/x", -NT_E_INVAL}, {"/none/x", -NT_E_INVAL}};
+    char dir[] = "/tmp/nt-base-XXXXXX", file[64], byte;
+    struct stat st;
+    int in, hold = 0;
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(nt_write_try(rows[i].path, &hold, NULL), rows[i].rc);
+        assert_int_equal(hold, -1);
+    }
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(file, sizeof(file), "%s/file", dir);
+    assert_int_equal(nt_write_try(file, &hold, NULL), 0);
+    assert_int_equal(lstat(file, &st), -1);
+    assert_int_equal(nt_write_file(file, "old", 3, 0600, NULL), 0);
+    assert_int_equal(nt_write_try(file, &hold, NULL), 0);
+    assert_int_equal(lstat(file, &st), 0);
+    assert_int_equal(st.st_size, 3);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(mkfifo(file, 0600), 0);
+    assert_int_equal(nt_write_try(file, &hold, NULL), -NT_E_INVAL); /* nobody reads */
+    in = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    assert_int_equal(nt_write_try(file, &hold, NULL), 0);
+    assert_true(hold >= 0);
+    assert_int_equal(read(in, &byte, 1), -1); /* nothing yet, which is not the end */
+    assert_int_equal(errno, EAGAIN);
+    assert_int_equal(nt_write_file(file, "x", 1, 0600, NULL), 0);
+    assert_int_equal(read(in, &byte, 1), 1);
+    (void)close(hold);
+    assert_int_equal(read(in, &byte, 1), 0);
+    (void)close(in);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(rmdir(dir), 0); /* empty */
+}
+
 static void test_foreign_text_is_made_plain(void **state)
 {
     static const char *const rows[][2] = {
@@ -542,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_bad_options),
         cmocka_unit_test(test_man_pages),
         cmocka_unit_test(test_write_file_to_device),
+        cmocka_unit_test(test_write_is_tried),
         cmocka_unit_test(test_foreign_text_is_made_plain),
         cmocka_unit_test(test_numbers_of_other_locales),
         cmocka_unit_test(test_utf16_is_known),

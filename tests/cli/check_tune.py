@@ -32,6 +32,13 @@ CASES = [
     (REC + ["--out", "none/p.json"], 2, "--out none/p.json: nothing can be written there"),
     (REC + ["--out", "folder"], 2, "--out 'folder' is no name for a file"),
     (REC + ["--out", ""], 2, "is no name for a file"),
+    (REC + ["--out", "/proc/x"], 2, "--out /proc/x: nothing can be written there"),
+    (REC + ["--out", "pipe"], 2, "--out pipe: nothing can be written there"),
+    (REC + ["--out", "/dev/full"], 1, "--out /dev/full: nothing can be written there"),
+    (REC + ["--out", "/proc/x", "--dry-run"], 2, "--out /proc/x: nothing can be written there"),
+    (REC + ["--db", "/proc/x.db", "--dry-run"], 2, "database /proc/x.db cannot be made"),
+    (REC + ["--db", "folder", "--dry-run"], 2, "is a folder"),
+    (REC + ["--db", "odd.csv", "--dry-run"], 2, "odd.csv"),
     (REC + ["--out", "null"], 0, ""),
     (REC, 0, ""),
 ]
@@ -90,6 +97,22 @@ def check_hostile(d, env, text):
     assert not left, left
 
 
+def check_tried_only(d, env):
+    """What is tried before a job leaves nothing, and what was there as it was; a pipe's reader waits for the profile."""
+    kept, db = pathlib.Path(d, "kept.json"), pathlib.Path(d, "x.db")
+    kept.write_text("mine")
+    before, was = sorted(os.listdir(d)), db.read_bytes()
+    assert tune(d, env, *REC, "--db", "x.db", "--out", "kept.json", "--dry-run") == (0, "")
+    assert tune(d, env, *REC, "--db", "new.db", "--out", "new.json", "--dry-run") == (0, "")
+    assert tune(d, env, *REC, "--dry-run") == (0, "")  # the folders of the usual place are not there yet
+    assert sorted(os.listdir(d)) == before and kept.read_text() == "mine" and db.read_bytes() == was, os.listdir(d)
+    code, says = tune(d, dict(env, XDG_STATE_HOME="/proc/none"), *REC, "--dry-run")
+    assert code == 2 and "/proc/none cannot be made" in says, (code, says)
+    with subprocess.Popen(["cat", "pipe"], cwd=d, stdout=subprocess.PIPE) as reader:
+        assert tune(d, env, *REC, "--db", "x.db", "--out", "pipe") == (0, "")
+        assert json.loads(reader.stdout.read())["format"] == "nccltune-profile"
+
+
 def main():
     with tempfile.TemporaryDirectory() as d:
         env = {"PATH": os.environ["PATH"], "HOME": d, "TMPDIR": d}
@@ -97,6 +120,7 @@ def main():
         text = gzip.decompress(pathlib.Path(d, "r.csv.gz").read_bytes())
         pathlib.Path(d, "odd.csv").write_bytes(text.replace(b"#rig=mps-sockets", b"#rig=model"))
         pathlib.Path(d, "folder").mkdir()
+        os.mkfifo(d + "/pipe")
         pathlib.Path(d, "null").symlink_to("/dev/null")
         for args, code, says in CASES:
             r = subprocess.run([NCCLTUNE, "tune", "-q", "--db", "x.db"] + args, cwd=d, env=env, capture_output=True,
@@ -104,6 +128,7 @@ def main():
             assert r.returncode == code and says in r.stderr, (args, r.returncode, r.stderr)
             assert code == 0 or not pathlib.Path(d, "x.db").exists(), (args, "a job was begun")
         assert pathlib.Path(d, "null").is_symlink() and pathlib.Path(d, "nccltune-profile.json").exists()
+        check_tried_only(d, env)
         check_resume(d, env)
         check_hostile(d, env, text)
     print(f"{len(CASES)} cases")

@@ -255,42 +255,107 @@ static int write_through(const char *path, const struct stat *st, const void *da
     return saved == 0 ? 0 : nt_fail(err, NT_E_IO, saved, "write %s", path);
 }
 
-int nt_write_file(const char *path, const void *data, size_t len, unsigned mode, struct nt_err *err)
+/* Opens the temporary beside the file that a write would replace; that one's path is put in real.
+ */
+static int open_temp(const char *path, char real[PATH_MAX], char *tmp, size_t size, unsigned mode,
+                     struct nt_err *err)
 {
     struct stat st;
-    char tmp[4096], real[PATH_MAX];
-    int fd, saved;
+    int fd;
 
-    if (path[0] == '\0') {
-        return nt_fail(err, NT_E_INVAL, 0, "the path of a file to write is empty");
+    /* the file that a link names is replaced, not the link */
+    if (lstat(path, &st) != 0 || !S_ISLNK(st.st_mode) || realpath(path, real) == NULL) {
+        if (snprintf(real, PATH_MAX, "%s", path) >= PATH_MAX) {
+            return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "write %.200s", path);
+        }
     }
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        return nt_fail(err, NT_E_INVAL, 0, "%s is a folder, not a file", path);
-    }
-    if (stat(path, &st) == 0 && is_written_through(&st)) {
-        return write_through(path, &st, data, len, err);
-    }
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && realpath(path, real) != NULL) {
-        path = real; /* the file that a link names is replaced, not the link */
-    }
-    if (snprintf(tmp, sizeof(tmp), "%s.tmp.%ld", path, (long)getpid()) >= (int)sizeof(tmp)) {
+    if (snprintf(tmp, size, "%s.tmp.%ld", real, (long)getpid()) >= (int)size) {
         return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "write %.200s", path);
     }
     fd = open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, (mode_t)mode);
+    return fd >= 0 ? fd : nt_fail(err, NT_E_INVAL, errno, "create %s", real);
+}
+
+/* Refuses what is no name for a file; *ret_st of what lies there, mode 0 where nothing does. */
+static int look_at_target(const char *path, struct stat *ret_st, struct nt_err *err)
+{
+    memset(ret_st, 0, sizeof(*ret_st));
+    if (path[0] == '\0') {
+        return nt_fail(err, NT_E_INVAL, 0, "the path of a file to write is empty");
+    }
+    if (stat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode)) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s is a folder, not a file", path);
+    }
+    return 0;
+}
+
+int nt_write_file(const char *path, const void *data, size_t len, unsigned mode, struct nt_err *err)
+{
+    struct stat st;
+    char tmp[PATH_MAX + 32], real[PATH_MAX];
+    int fd, saved, rc = look_at_target(path, &st, err);
+
+    if (rc != 0 || (st.st_mode != 0 && is_written_through(&st))) {
+        return rc != 0 ? rc : write_through(path, &st, data, len, err);
+    }
+    fd = open_temp(path, real, tmp, sizeof(tmp), mode, err);
     if (fd < 0) {
-        return nt_fail(err, NT_E_INVAL, errno, "create %s", path);
+        return fd;
     }
     if (write_all(fd, data, len) != 0 || fchmod(fd, (mode_t)mode) != 0) {
         saved = errno;
         (void)close(fd);
         (void)unlink(tmp);
-        return nt_fail(err, NT_E_IO, saved, "write %s", path);
+        return nt_fail(err, NT_E_IO, saved, "write %s", real);
     }
     (void)close(fd);
-    if (rename(tmp, path) != 0) {
+    if (rename(tmp, real) != 0) {
         saved = errno;
         (void)unlink(tmp);
-        return nt_fail(err, NT_E_IO, saved, "rename to %s", path);
+        return nt_fail(err, NT_E_IO, saved, "rename to %s", real);
     }
     return 0;
+}
+
+/* A device is asked to take nothing: a full one says so even then. */
+static int try_through(const char *path, const struct stat *st, int *ret_hold, struct nt_err *err)
+{
+    int fd, rc = 0;
+
+    if (S_ISREG(st->st_mode)) {
+        return 0; /* stdout, which is open */
+    }
+    fd = open_to_write(path, st);
+    if (fd < 0 || write(fd, "", 0) < 0) {
+        rc = nt_fail(err, fd < 0 ? NT_E_INVAL : NT_E_IO, errno, "write %s", path);
+    }
+    if (rc == 0 && S_ISFIFO(st->st_mode)) {
+        *ret_hold = fd;
+    } else if (fd >= 0) {
+        (void)close(fd);
+    }
+    return rc;
+}
+
+int nt_write_try(const char *path, int *ret_hold, struct nt_err *err)
+{
+    static const char block[4096];
+    struct stat st;
+    char tmp[PATH_MAX + 32], real[PATH_MAX];
+    int fd, rc = look_at_target(path, &st, err);
+
+    *ret_hold = -1;
+    if (rc != 0 || (st.st_mode != 0 && is_written_through(&st))) {
+        return rc != 0 ? rc : try_through(path, &st, ret_hold, err);
+    }
+    fd = open_temp(path, real, tmp, sizeof(tmp), 0600, err);
+    if (fd < 0) {
+        return fd;
+    }
+    if (write_all(fd, block, sizeof(block)) != 0) {
+        rc = nt_fail(err, NT_E_IO, errno, "write %s", real);
+    }
+    (void)close(fd);
+    (void)unlink(tmp);
+    return rc;
 }

@@ -33,3 +33,7 @@ NT_MUST_CHECK int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt
  * folder is refused. */
 NT_MUST_CHECK int nt_write_file(const char *path, const void *data, size_t len, unsigned mode,
                                 struct nt_err *err);
+/* Whether nt_write_file() could write there, tried before the work whose result goes there: what
+ * lies there stays as it is, and nothing is left. Whoever reads a pipe meets its end when the last
+ * writer closes it: *ret_hold keeps it open and is for the caller to close; -1: there is none. */
+NT_MUST_CHECK int nt_write_try(const char *path, int *ret_hold, struct nt_err *err);

@@ -575,7 +575,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     char words[512] = "", asked[NT_HEX_LEN + 1] = "";
     struct nt_changed changed = {given.rig, given.nccl, given.db, given.ranks, given.out, asked};
     bool done = false, differs = true;
-    int rc;
+    int rc, hold = -1; /* the output, where it is a pipe */
     (void)nargs;
     (void)args;
 
@@ -593,7 +593,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
-    rc = rc == 0 && !t->a->dry_run ? nt_where_out(t->a->out, err) : rc;
+    rc = rc == 0 ? nt_where_out(t->a->out, t->a->db, &hold, err) : rc;
     if (rc == 0 && given.ticket != NULL) {
         nt_ticket_follow_parent();
         rc = nt_ticket_find(given.ticket, given.db, &given.resume, &done, err);
@@ -613,6 +613,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
         rc = run_job(t, err);
         rc = rc == 0 && given.if_changed ? nt_changed_remember(&changed, err) : rc;
     }
+    (void)(hold >= 0 ? close(hold) : 0);
     nt_env_done(&t->env);
     free(t);
     return rc;

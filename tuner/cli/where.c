@@ -1,5 +1,6 @@
 #include "tuner/cli/where.h"
 #include "tuner/base/text.h"
+#include "tuner/store/store.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -136,23 +137,36 @@ int nt_where_recording(const char *name, char *out, size_t size, struct nt_err *
     return fail_recording(name, dir, err);
 }
 
-int nt_where_out(const char *out, struct nt_err *err)
+/* The folders of the usual place are made when the job begins: then the first one that is missing
+ * is tried. */
+static int try_database(const char *given, struct nt_err *err)
 {
-    char folder[PATH_MAX];
-    struct stat st;
-    char *slash;
+    const char *named = given != NULL ? given : getenv("NCCLTUNE_DB");
+    char path[PATH_MAX], *slash;
+    int rc = nt_store_default_path(given, false, path, sizeof(path), err);
 
+    if (rc == 0 && (named == NULL || (given == NULL && named[0] == '\0'))) {
+        while ((slash = strrchr(path, '/')) != NULL && slash != path) {
+            *slash = '\0';
+            if (access(path, F_OK) == 0) {
+                *slash = '/';
+                break;
+            }
+        }
+    }
+    return rc == 0 ? nt_store_try(path, err) : rc;
+}
+
+int nt_where_out(const char *out, const char *db, int *ret_hold, struct nt_err *err)
+{
+    struct stat st;
+    int rc;
+
+    *ret_hold = -1;
     if (out[0] == '\0' || (stat(out, &st) == 0 && S_ISDIR(st.st_mode))) {
         return nt_fail(err, NT_E_INVAL, 0, "--out '%.200s' is no name for a file", out);
     }
-    if (stat(out, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return 0; /* written to, not replaced */
-    }
-    (void)snprintf(folder, sizeof(folder), "./%s", out);
-    slash = strrchr(folder, '/');
-    slash[1] = '\0';
-    if (access(out[0] == '/' ? folder + 2 : folder, W_OK | X_OK) != 0) {
-        return nt_fail(err, NT_E_INVAL, errno, "--out %.200s: nothing can be written there", out);
-    }
-    return 0;
+    rc = nt_write_try(out, ret_hold, err);
+    return rc != 0 ? nt_wrap(err, rc, "--out %.200s: nothing can be written there", out)
+                   : try_database(db, err);
 }

@@ -44,14 +44,21 @@ char *nt_db_uri(const char *path, const char *query)
     return uri;
 }
 
+/* What is only in the log must be read; true, too, where that cannot be told. */
+static bool has_log(const char *path)
+{
+    char wal[PATH_MAX];
+    struct stat st;
+    return snprintf(wal, sizeof(wal), "%s-wal", path) >= (int)sizeof(wal) ||
+           (stat(wal, &st) == 0 && st.st_size > 0);
+}
+
 bool nt_db_immutable(const char *path)
 {
-    char folder[PATH_MAX], wal[PATH_MAX];
-    struct stat st;
+    char folder[PATH_MAX];
     char *slash;
-    if (snprintf(wal, sizeof(wal), "%s-wal", path) >= (int)sizeof(wal) ||
-        (stat(wal, &st) == 0 && st.st_size > 0)) {
-        return false; /* what is only in the log must be read */
+    if (has_log(path)) {
+        return false;
     }
     (void)snprintf(folder, sizeof(folder), "%s", path);
     slash = strrchr(folder, '/');
@@ -127,7 +134,7 @@ static int look(const char *path, enum nt_store_mode mode, struct nt_err *err)
         return nt_fail(err, NT_E_INVAL, 0, "database %s is a %s, not a file", path,
                        S_ISDIR(st.st_mode) ? "folder" : "device or pipe");
     }
-    if (mode == NT_STORE_WRITE && access(path, W_OK) != 0) {
+    if (mode != NT_STORE_READ && access(path, W_OK) != 0) {
         return nt_fail(err, NT_E_STORE, errno,
                        "database %s cannot be written; see owner and mode of the file, its folder "
                        "and its file system",
@@ -162,8 +169,8 @@ static int number(struct nt_store *s, const char *text, int64_t *ret, struct nt_
 static int connect(struct nt_store *s, const char *uri, int busy_ms, struct nt_err *err)
 {
     int flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE | SQLITE_OPEN_URI |
-                (s->mode == NT_STORE_READ ? SQLITE_OPEN_READONLY
-                                          : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+                (s->mode == NT_STORE_WRITE ? SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+                                           : SQLITE_OPEN_READONLY);
     if (sqlite3_open_v2(uri, &s->db, flags, NULL) != SQLITE_OK) {
         return s->db != NULL ? nt_db_fail(s, err, NULL)
                              : nt_fail(err, NT_E_NOMEM, 0, "database %s: out of memory", s->path);
@@ -187,17 +194,19 @@ static bool helpers_missing(const struct nt_err *e)
 }
 
 /* Reads the header for the first time; a database in a folder that cannot be written is then read
- * as one that nobody changes, since its helper files cannot be made. */
+ * as one that nobody changes, since its helper files cannot be made. So is one that is only looked
+ * at, since they are not to be left. */
 static int first_look(struct nt_store *s, int busy_ms, int64_t *ret_app, struct nt_err *err)
 {
     struct nt_err first = {0};
     char *uri = NULL;
-    int rc = connect(s, s->path, busy_ms, &first);
-    if (rc == 0) {
+    bool only = s->mode == NT_STORE_LOOK && !has_log(s->path);
+    int rc = only ? 0 : connect(s, s->path, busy_ms, &first);
+    if (rc == 0 && !only) {
         rc = number(s, "SELECT count(*) FROM sqlite_schema", ret_app, &first);
     }
-    if (rc != 0 && s->mode == NT_STORE_READ && helpers_missing(&first) &&
-        nt_db_immutable(s->path)) {
+    if (only || (rc != 0 && s->mode == NT_STORE_READ && helpers_missing(&first) &&
+                 nt_db_immutable(s->path))) {
         (void)sqlite3_close(s->db);
         s->db = NULL;
         uri = nt_db_uri(s->path, "mode=ro&immutable=1");
@@ -233,7 +242,7 @@ static int identify(struct nt_store *s, int64_t app, int current, int64_t *ret_v
     if (rc != 0) {
         return rc;
     }
-    if (app == 0 && objects == 0 && version == 0 && s->mode == NT_STORE_WRITE) {
+    if (app == 0 && objects == 0 && version == 0 && s->mode != NT_STORE_READ) {
         *ret_version = 0;
         return 0;
     }
@@ -383,6 +392,21 @@ int nt_store_open(const char *path, enum nt_store_mode mode, struct nt_store **r
                   struct nt_err *err)
 {
     return nt_db_open(path, mode, NT_STORE_BUSY_MS, nt_migrations, ret, err);
+}
+
+int nt_store_try(const char *path, struct nt_err *err)
+{
+    struct nt_store *s = NULL;
+    struct stat st;
+    int hold, rc;
+
+    if (path[0] != '\0' && stat(path, &st) != 0 && errno == ENOENT) {
+        rc = nt_write_try(path, &hold, err);
+        return rc == 0 ? 0 : nt_wrap(err, rc, "database %.300s cannot be made", path);
+    }
+    rc = nt_store_open(path, NT_STORE_LOOK, &s, err);
+    nt_store_close(s);
+    return rc;
 }
 
 void nt_store_close(struct nt_store *s)

@@ -33,11 +33,15 @@ enum nt_store_mode {
     NT_STORE_READ, /* an existing database of anybody, never changed; no file is made beside it when
                       its folder is not writable */
     NT_STORE_WRITE, /* made, or brought to this version, when needed */
+    NT_STORE_LOOK,  /* for nt_store_try(): read, of any version that could be brought to this one */
 };
 
 /* A database of a newer nccltune, of another program, a damaged file, a folder: NT_E_STORE. */
 NT_MUST_CHECK int nt_store_open(const char *path, enum nt_store_mode mode, struct nt_store **ret,
                                 struct nt_err *err);
+/* Whether NT_STORE_WRITE could open it, told without making or changing it: a database that is to
+ * be made is tried as a file in its folder. */
+NT_MUST_CHECK int nt_store_try(const char *path, struct nt_err *err);
 void nt_store_close(struct nt_store *s); /* NULL is fine; rolls back an open transaction */
 
 /* Where the database is: `given` (--db, may be NULL), else NCCLTUNE_DB, else
