@@ -362,7 +362,15 @@ class Install(Case):
         unit = (self.root / "etc/systemd/system/nccltune.service").read_text()
         self.assertIn("install --active /etc/nccltune/profile.json", unit)
         r = self.call("status", "--root", self.root, *DESPITE)
-        self.assertIn("it fits this machine", r.stdout)
+        self.assertNotIn("it fits this machine", r.stdout)
+        self.assertIn("it is taken here despite what was let through:\n  despite: the machine cannot be looked at", r.stdout)
+        self.made_here()
+        (self.root / "etc/nccltune/profile.json").write_bytes(self.profile.read_bytes())
+        r = self.call("status", "--root", self.root, "--topo", TOPO, "--despite", "stack", "--format", "json", rc=1)
+        d = json.loads(r.stdout)  # wrong, because the file was changed
+        self.assertEqual((d["fits"], [x for x in d["despite"] if "looked at" in x]), (True, []))
+        self.profile.write_bytes(subprocess.run([SAMPLE], check=True, capture_output=True).stdout)
+        (self.root / "etc/nccltune/profile.json").write_bytes(self.profile.read_bytes())
         self.assertIn("no longer fits", self.call("status", "--root", self.root, rc=1).stdout)
         self.install("--active", self.profile, "--topo", TOPO, rc=1)
         self.assertFalse(active.exists())  # what does not fit is not left active

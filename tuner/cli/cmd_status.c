@@ -209,6 +209,9 @@ static void look_at_fit(const struct status_args *args, const struct nt_install_
         for (size_t i = 0; i < fit->n; i++) {
             if (fit->v[i].stops) {
                 wrong(o, "no longer fits: %s", fit->v[i].text);
+            } else if (fit->v[i].passed) {
+                (void)json_array_append_new(json_object_get(o, "despite"),
+                                            json_string(fit->v[i].text));
             }
         }
         (void)json_object_set_new(o, "fits", json_boolean(fit->fits));
@@ -222,13 +225,20 @@ static void look_at_fit(const struct status_args *args, const struct nt_install_
 static void print_text(const json_t *o)
 {
     const char *active = nt_json_opt_str(o, "active", NULL);
+    const json_t *despite = json_object_get(o, "despite");
     size_t i;
     json_t *x;
 
     (void)printf("active: %s%s\n", active != NULL ? "profile " : "no profile",
                  active != NULL ? active : "");
     if (json_is_true(json_object_get(o, "fits"))) {
-        (void)printf("  it fits this machine\n");
+        (void)printf("  %s\n", json_array_size(despite) == 0
+                                   ? "it fits this machine"
+                                   : "it is taken here despite what was let through:");
+    }
+    json_array_foreach(despite, i, x)
+    {
+        (void)printf("  despite: %s\n", json_string_value(x));
     }
     json_array_foreach(json_object_get(o, "files"), i, x)
     {
@@ -246,7 +256,7 @@ static int run_status(const void *opts, unsigned nargs, char **args, struct nt_e
 {
     const struct status_args *a = opts;
     struct nt_install_where w = {.root = a->root};
-    json_t *o = json_pack("{s:n, s:[], s:[]}", "active", "files", "wrong");
+    json_t *o = json_pack("{s:n, s:[], s:[], s:[]}", "active", "files", "despite", "wrong");
     struct nt_buf out;
     int rc = nt_install_where_check(&w, err);
     (void)nargs;

@@ -48,7 +48,8 @@ static void NT_PRINTF(6, 7)
     i = &f->v[f->n++];
     i->kind = kind;
     i->name = name;
-    i->stops = stops && !despite(opts, name);
+    i->passed = stops && despite(opts, name);
+    i->stops = stops && !i->passed;
     va_start(ap, fmt);
     (void)vsnprintf(i->text, sizeof(i->text), fmt, ap);
     va_end(ap);
@@ -99,6 +100,7 @@ static void fit_rig(const struct nt_profile *p, const struct nt_fit_opts *o, str
         add(f, o, NT_FIT_RIG, NULL, p->rig != o->allow_rig,
             "measured on rig %s, not on a real node (--allow-rig %s)", nt_rig_names[p->rig],
             nt_rig_names[p->rig]);
+        f->v[f->n - 1].passed = !f->v[f->n - 1].stops;
     }
 }
 

@@ -25,6 +25,7 @@ struct nt_fit_item {
     enum nt_fit_kind kind;
     const char *name; /* how --despite names it; NULL: cannot be passed over that way */
     bool stops;
+    bool passed; /* would stop, and was asked to be passed over */
     char text[320];
 };
 struct nt_fit {
