@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 NCCLTUNE = sys.argv[1]
 RECORDING = sorted(pathlib.Path(sys.argv[2]).glob("*.csv.gz"))[-1]
@@ -34,7 +35,9 @@ def interrupted_job(folder):
     args = ["tune", "--rig", RIG, "--sizes", "32K", "--effort", "quick", "--db", "a b.db", "--out", "mine.json"]
     with subprocess.Popen([NCCLTUNE, *args], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         line = job.stderr.readline()
-        job.send_signal(signal.SIGINT)
+        while job.poll() is None:  # impatience does not change what it ends with
+            job.send_signal(signal.SIGTERM)
+            time.sleep(0.001)
         _, said = job.communicate(timeout=60)
     assert line.startswith("job 1 preflight") and "left" not in line, line
     assert job.returncode == 5, (job.returncode, said)

@@ -71,11 +71,14 @@ class Daemon:
         return (self.dir / "log").read_text()
 
     def stop(self):
-        """SIGTERM; its exit code."""
+        """SIGTERM, again and again until it ends, as impatient people do; its exit code."""
         if self.process is None:
             return None
-        self.process.send_signal(signal.SIGTERM)
-        code = self.process.wait(timeout=60)
+        end = time.monotonic() + 60
+        while self.process.poll() is None and time.monotonic() < end:
+            self.process.send_signal(signal.SIGTERM)
+            time.sleep(0.005)
+        code = self.process.wait(timeout=1)
         self.process.stdout.close()
         self.process, log = None, self.log
         log.close()

@@ -230,9 +230,7 @@ static void on_end(void *data, int rc, const struct nt_err *err)
         r->rc = rc;
         *r->err = *err;
     }
-    for (size_t i = 0; i < 2; i++) {
-        uv_close((uv_handle_t *)&r->signals[i], NULL);
-    }
+    nt_loop_close_signals(r->signals, 2, r->rc == -NT_E_INTERRUPTED);
 }
 
 static int rec_next(void *data, struct nt_plan_step *ret, struct nt_err *err)
@@ -340,6 +338,9 @@ static int drive(struct rec *r, const char *probe, const char *dir, struct nt_er
     }
     r->err = err;
     r->rc = nt_drive_start(&r->loop, &c, &r->drive, err);
+    if (r->rc != 0) {
+        nt_loop_close_signals(r->signals, 2, false);
+    }
     (void)uv_run(&r->loop, UV_RUN_DEFAULT);
     nt_assert(uv_loop_close(&r->loop) == 0);
     return r->rc;

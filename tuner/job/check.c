@@ -216,9 +216,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
 
 static void close_handles(struct check *c)
 {
-    for (size_t i = 0; i < 3; i++) {
-        uv_close((uv_handle_t *)&c->signals[i], NULL);
-    }
+    nt_loop_close_signals(c->signals, 3, c->rc == -NT_E_INTERRUPTED);
 }
 
 static void on_end(void *data, int rc, const struct nt_err *err)

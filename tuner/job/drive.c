@@ -83,7 +83,7 @@ static void on_idle(uv_idle_t *h)
 
 static void later(struct nt_drive *d)
 {
-    if (!d->idle_on) {
+    if (!d->idle_on && !d->idle_closed) { /* a second interrupt may come while it closes */
         d->idle_on = true;
         (void)uv_idle_start(&d->idle, on_idle);
     }

@@ -560,9 +560,7 @@ static void on_tick(uv_timer_t *h)
 
 static void close_handles(struct run *r)
 {
-    for (size_t i = 0; i < 3; i++) {
-        uv_close((uv_handle_t *)&r->signals[i], NULL);
-    }
+    nt_loop_close_signals(r->signals, 3, r->rc == -NT_E_INTERRUPTED);
     uv_close((uv_handle_t *)&r->tick, NULL);
 }
 

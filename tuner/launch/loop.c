@@ -1,6 +1,7 @@
 #include "tuner/launch/loop.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -33,4 +34,23 @@ int nt_loop_open(uv_loop_t *loop, unsigned files, struct nt_err *err)
     }
     rc = uv_loop_init(loop);
     return rc == 0 ? 0 : nt_fail(err, NT_E_MISSING, -rc, "no event loop could be made");
+}
+
+void nt_loop_close_signals(uv_signal_t *signals, size_t n, bool ending)
+{
+    sigset_t these, before;
+
+    (void)sigemptyset(&these);
+    for (size_t i = 0; i < n; i++) {
+        (void)sigaddset(&these, signals[i].signum);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &these, &before);
+    for (size_t i = 0; i < n; i++) {
+        int signum = signals[i].signum;
+        uv_close((uv_handle_t *)&signals[i], NULL); /* back to what is done by default */
+        if (ending) {
+            (void)signal(signum, SIG_IGN);
+        }
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

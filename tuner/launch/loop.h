@@ -13,3 +13,7 @@
 /* `files` are wanted beside the loop's own. NT_E_MISSING where so many cannot be opened. The caller
  * closes the loop. */
 NT_MUST_CHECK int nt_loop_open(uv_loop_t *loop, unsigned files, struct nt_err *err);
+/* Closes handles that watch signals. With `ending` the signals are ignored from now on, without a
+ * moment in between: the program ends by itself, and a second one must not change what it ends
+ * with. Without, they do again what they did by default. */
+void nt_loop_close_signals(uv_signal_t *signals, size_t n, bool ending);

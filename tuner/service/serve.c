@@ -578,9 +578,7 @@ static void finish(struct nt_service *s)
     close_handle(&s->queue_timer);
     close_handle(&s->slow_timer);
     close_handle(&s->lag_timer);
-    for (size_t i = 0; i < 3; i++) {
-        close_handle(&s->signals[i]);
-    }
+    nt_loop_close_signals(s->signals, 3, s->stopping);
 }
 
 static void try_finish(struct nt_service *s)
