@@ -2,6 +2,7 @@
 
     files    what is vendored is what its README says; nothing of ours parses data as markup or stands inline
     served   each file by the service: type, policy, ETag, without a token; the list of forms is that of the command line
+    backends a profile that gives sizes to other backends: who moves the bytes, in plots, heat map and evidence
     browser  a person's way: token, job, progress, profile, plots, keys, download, a lost stream; 77 without Chromium
 """
 import hashlib
@@ -274,6 +275,67 @@ def as_reader(b, url):
     assert "your role does not reach" in text(b)
 
 
+def backends_job(d):
+    """A job of the made-up machine, on which other backends win some sizes."""
+    probe = pathlib.Path(sys.argv[2]).resolve().parents[2] / "tests/e2e/world_probe"
+    words = ["tune", "--db", d.db, "--out", d.dir / "p.json", "--rig", "nccl", "--probe", probe, "--ranks", "2", "--sizes", "1K,128K,1M,4M",
+             "--pairs", "8", "--effort", "quick", "--backends", "nccl,nccl-symmetric,ipc,host-memory"]
+    subprocess.run([sys.argv[2], *map(str, words)], env=d.environment(), cwd=d.dir, check=True, capture_output=True, timeout=200)
+    return json.loads((d.dir / "p.json").read_text())["backends"]
+
+
+def look_at_backends(b, found):
+    show(b, "/profiles/1")
+    b.wait("[...document.querySelectorAll('.plot canvas')].length === 2 && [...document.querySelectorAll('.plot canvas')].every((c) => Chart.getChart(c))")
+    lines = b.eval("[...document.querySelector('.legend').children].map((k) => k.innerText)")
+    assert lines[0] == "nccl default" and "backends, profile" in lines, lines
+    assert {"ipc", "nccl-symmetric"} <= {x.split()[0] for x in lines}, lines  # host-memory is far too slow to be drawn
+    # A row of the heat map for each setting of each backend; framed is what moves the bytes, and what NCCL is told.
+    heat = dict(b.eval("[...document.querySelectorAll('.heat tbody tr')].map((tr) => [tr.cells[0].innerText, [...tr.cells].slice(1).map((td) => "
+                       "td.classList.contains('taken'))])"))
+    eager = [c for c in found["classes"] if c["mode"] == "eager"]
+    assert len(eager) == 4 and all(c["verdict"] == "tuned" for c in eager), eager
+    for i, c in enumerate(eager):
+        assert heat[c["setting"]][i], (c["setting"], heat)
+    assert any(name.startswith("nccl ") for name in heat), heat
+    # The evidence: who moves each size, and how long each backend takes.
+    rows = b.eval("[...document.querySelectorAll('[aria-controls^=evidence]')].map((e) => [...e.closest('tr').cells].slice(0, 3).map((c) => c.innerText))")
+    assert [r[1] for r in rows] == [c["setting"] for c in eager] and all("µs" in r[2] for r in rows), rows
+    b.click("[aria-controls^=evidence]")
+    times = dict(b.eval("[...document.querySelectorAll('.below:not([hidden]) .rivals tbody tr')].map((tr) => [tr.cells[0].innerText, tr.cells[2].innerText])"))
+    assert set(times) == {"nccl", "nccl-symmetric", "ipc", "host-memory"} and all("µs" in t for t in times.values()), times
+    said = b.eval("document.querySelector('.below:not([hidden])').innerText")
+    assert "In 8 pairs: ipc one_shot" in said and "against default" in said, said
+    assert "moved by another backend" in text(b).lower()
+
+
+def part_backends():
+    program = browser.find()
+    if program is None:
+        print("skipped: the dashboard is tested in Chromium, which is not here: apt-get install chromium")
+        return 77
+    port = free_port()
+    with Daemon(sys.argv[2], "tokens = @/tokens\n[watch]\ninterval = 0\n") as d:
+        found = backends_job(d)
+        (d.dir / "tokens").write_text(f"admin {ADMIN}\n")
+        (d.dir / "tokens").chmod(0o600)
+        serve(d, port)
+        with browser.Browser(program) as b:
+            b.go(f"http://127.0.0.1:{port}/")
+            give(b, ADMIN)
+            b.wait(f"{DONE} && document.querySelector('h1').textContent === 'Overview'")
+            for width, scheme in ((1440, "light"), (390, "dark")):
+                b.size(width)
+                b.prefers(scheme, "reduce")
+                show(b, "/jobs")
+                look_at_backends(b, found)
+                assert b.eval("document.documentElement.scrollWidth") <= width, width
+                if "NT_SCREENSHOTS" in os.environ:
+                    b.shot(pathlib.Path(os.environ["NT_SCREENSHOTS"]) / f"backends-{width}-{scheme}.png")
+            assert not [p for p in b.problems if "401" not in p], b.problems
+    return 0
+
+
 def part_browser():
     program = browser.find()
     if program is None:
@@ -303,4 +365,4 @@ def part_browser():
 
 
 if __name__ == "__main__":
-    sys.exit({"files": part_files, "served": part_served, "browser": part_browser}[sys.argv[1]]() or print("ok"))
+    sys.exit({"files": part_files, "served": part_served, "backends": part_backends, "browser": part_browser}[sys.argv[1]]() or print("ok"))

@@ -209,6 +209,9 @@ const char *nt_plan_table_vars(const struct nt_plan *p);
 /* What the search found, one entry per raced case, under the process setting of the table. NULL
  * past the end. */
 const struct nt_found *nt_plan_found(const struct nt_plan *p, size_t i);
+/* The same of the race between backends; a case in which there was none has no arms. Noise is not
+ * filled in. */
+const struct nt_found *nt_plan_found_backends(const struct nt_plan *p, size_t i);
 const struct nt_plan_result *nt_plan_result(const struct nt_plan *p); /* after FINISHED */
 
 struct nt_plan_progress {

@@ -650,6 +650,37 @@ static void keep(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_ba
                                      : "no faster than NCCL as it is, as far as the race can tell");
 }
 
+const struct nt_found *nt_plan_found_backends(const struct nt_plan *plan, size_t i)
+{
+    struct nt_plan *p = (struct nt_plan *)plan; /* fills the one answer that it keeps */
+    uint32_t point = (uint32_t)(i / (p->nmodes > 0 ? p->nmodes : 1));
+    enum nt_mode m = p->modes[i % (p->nmodes > 0 ? p->nmodes : 1)];
+    const struct backend_cell *c = p->backends.cells;
+
+    if (c == NULL || point >= p->npoints) {
+        return NULL;
+    }
+    c += point;
+    p->found = (struct nt_found){.cs = plan_case(p, point, m),
+                                 .vars = "",
+                                 .arms = p->found_arms,
+                                 .pick = c->pick[m],
+                                 .default_ns = plan_default_ns(p, point, m)};
+    for (uint32_t a = 0; c->explored && a < c->narms; a++) {
+        struct nt_standing s = nt_race_standing(c->race[m], a);
+        p->found_arms[a] = (struct nt_found_arm){.call = c->arms[a].call,
+                                                 .executed = c->arms[a].executed,
+                                                 .log_ratio = s.log_ratio,
+                                                 .se = s.se,
+                                                 .status = c->arms[a].status,
+                                                 .dropped = s.state == NT_ARM_DROPPED,
+                                                 .blocks = s.blocks,
+                                                 .gangs = s.gangs};
+        p->found.narms++;
+    }
+    return &p->found;
+}
+
 void backends_keep(struct nt_plan *p)
 {
     struct nt_plan_result *r = &p->result;

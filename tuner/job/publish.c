@@ -483,17 +483,22 @@ static int setting_id(struct nt_store *store, const char *vars, const struct nt_
                                 err);
 }
 
-static int save_race(struct nt_store *store, int64_t job, const struct nt_found *f,
-                     struct nt_err *err)
+/* product: "" for what NCCL is told, "backends" for who moves the bytes, whose race knows the
+ * default by the other. */
+static int save_race(struct nt_store *store, int64_t job, const char *product,
+                     const struct nt_found *f, struct nt_err *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < f->narms && rc == 0; i++) {
+    for (size_t i = product[0] != '\0'; i < f->narms && rc == 0; i++) {
         const struct nt_found_arm *a = &f->arms[i];
         bool ok = a->status == NT_ST_OK, pick = i == f->pick;
+        if (product[0] != '\0' && ok && isnan(a->log_ratio)) {
+            continue; /* not in this mode */
+        }
         struct nt_store_verdict v = {
             .stage = "race",
-            .product = "",
+            .product = product,
             .cs = f->cs,
             .kind = !ok    ? NT_STORE_REJECTED
                     : pick ? NT_STORE_WINNER
@@ -566,21 +571,24 @@ static int save_backends(struct nt_store *store, int64_t job, const struct nt_pl
 
     for (size_t i = 0; i < r->nbackend_classes && rc == 0; i++) {
         const struct nt_backend_class *c = &r->backend_classes[i];
-        struct nt_store_verdict v = {
-            .stage = "confirm",
-            .product = "backends",
-            .cs = c->cs,
-            .kind = c->published                                                ? NT_STORE_WINNER
-                    : c->pairs == 0 || strncmp(c->why, "a gain could", 12) == 0 ? NT_STORE_NO_WINNER
-                                                                                : NT_STORE_REJECTED,
-            .speedup = exp(c->gain),
-            .lo = exp(c->lo),
-            .hi = exp(c->hi),
-            .p = c->p,
-            .default_ns = c->rival_ns,
-            .tuned_ns = c->ns,
-            .pairs = c->pairs,
-            .reason = c->published ? "confirmed" : c->why};
+        struct nt_store_verdict v = {.stage = "confirm",
+                                     .product = "backends",
+                                     .cs = c->cs,
+                                     .kind = c->published ? NT_STORE_WINNER
+                                             : strncmp(c->why, "a gain could", 12) == 0
+                                                 ? NT_STORE_NO_WINNER
+                                                 : NT_STORE_REJECTED,
+                                     .speedup = exp(c->gain),
+                                     .lo = exp(c->lo),
+                                     .hi = exp(c->hi),
+                                     .p = c->p,
+                                     .default_ns = c->rival_ns,
+                                     .tuned_ns = c->ns,
+                                     .pairs = c->pairs,
+                                     .reason = c->published ? "confirmed" : c->why};
+        if (c->pairs == 0) {
+            continue; /* of the race, which is stored already */
+        }
         rc = setting_id(store, "", &c->call, &v.setting, err);
         rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
     }
@@ -603,7 +611,10 @@ int nt_publish_store(struct nt_store *store, int64_t job, const struct nt_plan *
     rc = rc == 0 ? nt_store_begin(store, err) : rc;
     if (rc == 0) {
         for (size_t i = 0; rc == 0 && (f = nt_plan_found(plan, i)) != NULL; i++) {
-            rc = save_race(store, job, f, err);
+            rc = save_race(store, job, "", f, err);
+        }
+        for (size_t i = 0; rc == 0 && (f = nt_plan_found_backends(plan, i)) != NULL; i++) {
+            rc = save_race(store, job, "backends", f, err);
         }
         rc = rc == 0 ? save_confirm(store, job, r, rows, err) : rc;
         rc = rc == 0 ? save_backends(store, job, r, err) : rc;

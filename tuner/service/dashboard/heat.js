@@ -41,7 +41,7 @@ function grid(data, rows, title, says) {
   let first = true;
   const cell = (row, bytes) => {
     const c = row.cells.get(bytes);
-    const taken = data.taken.get(bytes) === row.setting;
+    const taken = data.taken.get(bytes).has(row.setting);
     const td = el('td', {
       class: `${c === undefined ? 'none' : shade(c.gain)}${taken ? ' taken' : ''}`, tabindex: first ? 0 : -1, role: 'gridcell',
       'aria-label': words(row, bytes, c, taken),

@@ -2,6 +2,7 @@
 // Pure. Times are ns; gains are fractions of the default's time that are saved.
 
 const RUNNERS = 4; // settings drawn beside default and profile
+const WITH_BACKENDS = 2; // of NCCL's, where each backend has a line too
 const NEAR = 1.5; // a runner-up takes at most so many defaults somewhere
 
 const key = (coll, mode) => `${coll} ${mode}`;
@@ -15,19 +16,32 @@ export function productOf(profile) {
   return (table?.classes.length ?? 0) > 0 ? 'table' : (variables?.classes.length ?? 0) > 0 ? 'static' : 'table';
 }
 
-// [{coll, mode, sizes, classes, arms, noise}], one for each collective and mode, eager before graph.
+// A backend's settings begin with its name; NCCL's own do where there are others beside them.
+export const named = (figure, setting) => (figure.mixed && setting ? `nccl ${setting}` : setting);
+export const backendOf = (figure, setting) => (figure.mixed ? setting.split(' ')[0] : 'nccl');
+
+// [{coll, mode, sizes, classes, arms, noise, mixed, moved, rows}], one for each collective and mode, eager before graph.
+// mixed: other backends than NCCL's own path took part; moved: their classes, rows: what the profile gives them.
 export function figures(profile, verdicts, noise) {
   const all = new Map();
+  const b = profile?.backends;
+  const mixed = (b?.asked ?? []).length > 1 || verdicts.some((v) => v.product === 'backends');
   const of = (coll, mode) => {
-    if (!all.has(key(coll, mode))) all.set(key(coll, mode), { coll, mode, classes: [], arms: new Map(), noise: new Map() });
+    if (!all.has(key(coll, mode))) {
+      all.set(key(coll, mode), { coll, mode, mixed, classes: [], moved: [], rows: [], arms: new Map(), noise: new Map() });
+    }
     return all.get(key(coll, mode));
   };
   for (const c of profile?.products[productOf(profile)]?.classes ?? []) of(c.coll, c.mode).classes.push(c);
+  for (const c of b?.classes ?? []) of(c.coll, c.mode).moved.push(c);
+  for (const r of b?.rows ?? []) of(r.coll, r.mode).rows.push(r);
   for (const v of verdicts) {
     if (v.stage !== 'race' || v.place !== 'out') continue;
-    const { arms } = of(v.collective, v.mode);
-    if (!arms.has(v.setting)) arms.set(v.setting, []);
-    arms.get(v.setting).push({
+    const figure = of(v.collective, v.mode);
+    const name = v.product === 'backends' ? v.setting : named(figure, v.setting);
+    const { arms } = figure;
+    if (!arms.has(name)) arms.set(name, []);
+    arms.get(name).push({
       bytes: v.bytes, ns: us(v.tuned_us), base: us(v.default_us), gain: percent(v.gain_pct), lo: percent(v.lo_pct),
       hi: percent(v.hi_pct), verdict: v.verdict, why: v.reason,
     });
@@ -40,11 +54,27 @@ export function figures(profile, verdicts, noise) {
   }
   for (const f of all.values()) {
     f.classes.sort(bySize);
+    f.moved.sort(bySize);
     for (const points of f.arms.values()) points.sort(bySize);
-    f.sizes = [...new Set([...f.classes, ...[...f.arms.values()].flat()].map((x) => x.bytes))].sort((a, b) => a - b);
+    f.sizes = [...new Set([...f.classes, ...f.moved, ...[...f.arms.values()].flat()].map((x) => x.bytes))].sort((a, b) => a - b);
   }
   return [...all.values()].filter((f) => f.sizes.length > 0)
     .sort((a, b) => a.coll.localeCompare(b.coll) || a.mode.localeCompare(b.mode));
+}
+
+// What moves the bytes at one size: the class of the backend that the profile's row gives it, or null for NCCL.
+export const mover = (figure, bytes) => (figure.rows.some((r) => bytes >= r.min_bytes && bytes <= r.max_bytes)
+  ? figure.moved.find((c) => c.bytes === bytes) ?? null : null);
+
+// What was raced at one size, fastest first: {name, backend, ns, base, gain, lo, hi, why}, the best of each backend.
+export function rivals(figure, bytes) {
+  const best = new Map();
+  for (const [name, points] of figure.arms) {
+    const x = points.find((q) => q.bytes === bytes && Number.isFinite(q.ns));
+    const backend = backendOf(figure, name);
+    if (x !== undefined && !(best.get(backend)?.ns <= x.ns)) best.set(backend, { ...x, name, backend });
+  }
+  return [...best.values()].sort((a, b) => a.ns - b.ns);
 }
 
 const point = (bytes, ns, lo, hi, more = {}) => ({ bytes, ns, lo, hi, ...more });
@@ -53,11 +83,13 @@ const point = (bytes, ns, lo, hi, more = {}) => ({ bytes, ns, lo, hi, ...more })
 // figures where there are any, else those of the race.
 export function series(figure) {
   const base = new Map();
-  for (const a of figure.arms.get('default') ?? []) base.set(a.bytes, a.ns);
+  const standard = named(figure, 'default');
+  for (const c of figure.moved) if (c.default_ns > 0) base.set(c.bytes, c.default_ns);
+  for (const a of figure.arms.get(standard) ?? []) base.set(a.bytes, a.ns);
   for (const c of figure.classes) if (c.default_ns > 0) base.set(c.bytes, c.default_ns);
   const spread = (bytes) => figure.noise.get(bytes) ?? NaN;
   const list = [{
-    name: 'default',
+    name: standard,
     kind: 'default',
     points: [...base].map(([bytes, ns]) => point(bytes, ns, ns / (1 + spread(bytes)), ns * (1 + spread(bytes)),
       { gain: 0, gainLo: -spread(bytes), gainHi: spread(bytes) })).sort(bySize),
@@ -73,7 +105,7 @@ export function series(figure) {
   const confirmed = figure.classes.filter((c) => c.tuned_ns > 0);
   if (confirmed.length > 0) {
     list.push({
-      name: 'profile',
+      name: figure.mixed ? 'nccl, profile' : 'profile',
       kind: 'tuned',
       points: confirmed.map((c) => {
         const [lo, hi] = c.interval ?? [NaN, NaN];
@@ -83,20 +115,36 @@ export function series(figure) {
       }),
     });
   }
+  const moved = figure.moved.filter((c) => c.verdict !== 'default' && c.ns > 0);
+  if (moved.length > 0) {
+    list.push({
+      name: 'backends, profile',
+      kind: 'backend',
+      points: moved.map((c) => {
+        const [lo, hi] = (c.interval ?? [NaN, NaN]).map((x) => c.rival_ns * (1 - x)); // of the best of NCCL's
+        return point(c.bytes, c.ns, hi, lo, {
+          gain: 1 - c.ns / c.default_ns, gainLo: 1 - lo / c.default_ns, gainHi: 1 - hi / c.default_ns,
+          note: `${c.setting}, ${c.verdict}`, hollow: c.verdict !== 'tuned',
+        });
+      }),
+    });
+  }
   return [...list, ...runners(figure)];
 }
 
-// The settings that come first, second or third most often.
+// The settings that come first, second or third most often; of other backends the best of each.
 function runners(figure) {
   const score = new Map();
   for (const bytes of figure.sizes) {
     const here = [...figure.arms].flatMap(([name, points]) => points.filter((x) => x.bytes === bytes).map((x) => ({ name, ns: x.ns })));
     here.sort((a, b) => a.ns - b.ns).slice(0, 3).forEach(({ name }, i) => score.set(name, (score.get(name) ?? 0) + 3 - i));
   }
-  return [...figure.arms]
-    .filter(([name, points]) => name !== 'default' && points.some((x) => x.ns < NEAR * x.base))
-    .sort((a, b) => (score.get(b[0]) ?? 0) - (score.get(a[0]) ?? 0) || a[0].localeCompare(b[0]))
-    .slice(0, RUNNERS)
+  const near = [...figure.arms]
+    .filter(([name, points]) => name !== named(figure, 'default') && points.some((x) => x.ns < NEAR * x.base))
+    .sort((a, b) => (score.get(b[0]) ?? 0) - (score.get(a[0]) ?? 0) || a[0].localeCompare(b[0]));
+  const own = near.filter(([name]) => backendOf(figure, name) === 'nccl').slice(0, figure.mixed ? WITH_BACKENDS : RUNNERS);
+  const first = new Map(near.map(([name]) => [backendOf(figure, name), name]).reverse());
+  return [...own, ...near.filter(([name]) => backendOf(figure, name) !== 'nccl' && first.get(backendOf(figure, name)) === name).slice(0, RUNNERS)]
     .map(([name, points]) => ({
       name,
       kind: 'runner',
@@ -107,19 +155,21 @@ function runners(figure) {
 // Rows of the heat map, best first: {setting, cells: Map(bytes → {gain, lo, hi, ns, …})}, and what the profile took.
 export function heat(figure) {
   const published = figure.classes.filter((c) => c.verdict === 'tuned');
-  const taken = new Map(published.map((c) => [c.bytes, c.setting]));
+  const taken = new Map(figure.sizes.map((b) => [b, new Set()]));
+  for (const c of published) taken.get(c.bytes).add(named(figure, c.setting));
+  for (const c of figure.moved) if (mover(figure, c.bytes) === c) taken.get(c.bytes).add(c.setting);
   const arms = new Map([...figure.arms].map(([name, points]) => [name, [...points]]));
   for (const c of published) { // what the profile has without a race of its own: the neighbours', confirmed here
-    const points = arms.get(c.setting) ?? [];
+    const points = arms.get(named(figure, c.setting)) ?? [];
     if (!points.some((x) => x.bytes === c.bytes)) {
       const [lo, hi] = c.interval ?? [NaN, NaN];
       points.push({ bytes: c.bytes, ns: c.tuned_ns, base: c.default_ns, gain: c.gain, lo, hi, why: 'not raced here, confirmed' });
-      arms.set(c.setting, points);
+      arms.set(named(figure, c.setting), points);
     }
   }
-  const rows = [...arms].filter(([name]) => name !== 'default').map(([setting, points]) => {
+  const rows = [...arms].filter(([name]) => name !== named(figure, 'default')).map(([setting, points]) => {
     const cells = new Map(points.map((x) => [x.bytes, x]));
-    const taking = figure.sizes.filter((b) => taken.get(b) === setting).length;
+    const taking = figure.sizes.filter((b) => taken.get(b).has(setting)).length;
     const gains = points.reduce((sum, x) => sum + Math.max(0, x.gain), 0);
     const mean = points.reduce((sum, x) => sum + Math.max(-1, x.gain), 0) / points.length;
     return { setting, cells, order: [taking, gains, mean] };
@@ -147,5 +197,6 @@ export function summary(profile) {
     count[c.verdict] = (count[c.verdict] ?? 0) + 1;
     if (c.verdict === 'tuned' && (best === null || c.gain > best.gain)) best = c;
   }
-  return { count, best, classes: classes.length };
+  const moved = (profile.backends?.classes ?? []).filter((c) => c.verdict === 'tuned');
+  return { count, best, classes: classes.length, moved };
 }

@@ -81,7 +81,21 @@ function copyable(text, what) {
   return el('div', { class: 'command' }, el('pre', {}, text), copy);
 }
 
-function evidence(c) {
+// Who else could move the bytes at this size: what each took, and what came of it.
+function backendTimes(figure, bytes) {
+  const list = model.rivals(figure, bytes);
+  const c = figure.moved.find((x) => x.bytes === bytes);
+  const caption = `Backends at ${format.bytes(bytes)}, each at its best in the race`;
+  return [el('table', { class: 'rivals' }, el('caption', {}, caption),
+    el('thead', {}, el('tr', {}, ['Backend', 'How', 'Time', 'Gain', '95 % interval'].map((h) => el('th', { scope: 'col', class: NUMBERS.has(h) ? 'num' : null }, h)))),
+    el('tbody', {}, list.map((r) => el('tr', {}, el('th', { scope: 'row' }, r.backend), el('td', {}, r.name.slice(r.backend.length + 1) || 'its own choice'),
+      el('td', { class: 'num' }, format.time(r.ns)), el('td', { class: 'num' }, format.gain(r.gain)), el('td', { class: 'num' }, format.interval(r.lo, r.hi)))))),
+  c && el('p', {}, c.pairs > 0 ? `In ${c.pairs} pairs: ${c.setting} ${format.time(c.ns)} against ${c.rival ?? 'default'} ${format.time(c.rival_ns)}, `
+    + `${format.gain(c.gain)} (${format.interval(...(c.interval ?? []))}), p ${format.p(c.p_adjusted)}` : `Next to NCCL: ${c.setting} ${format.time(c.ns)}`,
+  ': ', tag(c.verdict), c.why ? ` ${c.why}.` : '')];
+}
+
+function evidence(c, figure) {
   const times = (c.runners_up ?? []).filter((r) => r.ns > 0);
   return el('div', { class: 'evidence' },
     facts([['Default', format.time(c.default_ns)], ['As found', c.as_found_ns && format.time(c.as_found_ns)],
@@ -91,26 +105,32 @@ function evidence(c) {
       ['Guard, worst bound', c.guard_upper !== undefined && `${(100 * c.guard_upper).toFixed(1)} % of the baseline’s time`],
       ['p95 against the baseline’s', c.p95_ratio !== undefined && `${(100 * c.p95_ratio).toFixed(1)} %`]]
       .filter(([, v]) => v !== false)),
-    times.length > 0 && el('p', {}, 'In the race: ', times.map((r) => `${r.setting} ${format.time(r.ns)}`).join(', '), '.'),
+    figure.mixed && backendTimes(figure, c.bytes),
+    times.length > 0 && el('p', {}, figure.mixed ? 'In the race of NCCL’s settings: ' : 'In the race: ', times.map((r) => `${r.setting} ${format.time(r.ns)}`).join(', '), '.'),
     (c.rejected ?? []).map((r) => el('p', {}, el('code', {}, r.setting), ` rejected: ${r.why}.`)),
     (c.reproduce ?? []).length > 0 && el('p', { class: 'soft' }, 'To repeat it without nccltune: without, then with the setting'),
     (c.reproduce ?? []).map((text, i) => copyable(text, i === 0 ? 'without the setting' : 'with the setting')));
 }
 
-const NUMBERS = new Set(['Default', 'Profile', 'Gain', '95 % interval', 'p', 'Rows', 'Copy', 'Launch']);
+const NUMBERS = new Set(['Time', 'Default', 'Profile', 'Gain', '95 % interval', 'p', 'Rows', 'Copy', 'Launch']);
 const head = (columns) => el('thead', {}, el('tr', {}, columns.map((c) => el('th', { scope: 'col', class: NUMBERS.has(c) ? 'num' : null }, c))));
 
 // One row a size class; its evidence opens below it.
 function classTable(figure) {
-  const columns = ['Size', 'Verdict', 'Setting', 'Default', 'Profile', 'Gain', '95 % interval', 'p', ''];
+  const columns = ['Size', ...(figure.mixed ? ['Moved by', 'Time'] : []), 'Verdict', figure.mixed ? 'NCCL’s setting' : 'Setting', 'Default', 'Profile', 'Gain', '95 % interval', 'p', ''];
+  const moving = (c) => {
+    const m = model.mover(figure, c.bytes);
+    return [el('td', {}, m === null ? 'nccl' : el('strong', {}, m.setting)),
+      el('td', { class: 'num' }, format.time(m === null ? (c.verdict === 'tuned' ? c.tuned_ns : c.default_ns) : m.ns))];
+  };
   const rows = figure.classes.map((c) => {
     const id = `evidence-${figure.coll}-${figure.mode}-${c.bytes}`;
-    const below = el('tr', { id, hidden: true, class: 'below' }, el('td', { colspan: columns.length }, evidence(c)));
+    const below = el('tr', { id, hidden: true, class: 'below' }, el('td', { colspan: columns.length }, evidence(c, figure)));
     const open = button('Evidence', () => {
       below.hidden = !below.hidden;
       open.setAttribute('aria-expanded', String(!below.hidden));
     }, { class: 'small', 'aria-expanded': 'false', 'aria-controls': id, 'aria-label': `Evidence for ${format.bytes(c.bytes)}`, 'data-focus': id });
-    return [el('tr', {}, el('th', { scope: 'row' }, format.bytes(c.bytes)), el('td', {}, tag(c.verdict)), el('td', {}, c.setting ?? ''),
+    return [el('tr', {}, el('th', { scope: 'row' }, format.bytes(c.bytes)), figure.mixed && moving(c), el('td', {}, tag(c.verdict)), el('td', {}, c.setting ?? ''),
       el('td', { class: 'num' }, format.time(c.default_ns)), el('td', { class: 'num' }, format.time(c.tuned_ns)),
       el('td', { class: 'num' }, format.gain(c.gain)), el('td', { class: 'num' }, format.interval(...(c.interval ?? []))),
       el('td', { class: 'num' }, format.p(c.p_adjusted)), el('td', {}, open)), below];
@@ -201,12 +221,12 @@ const noted = (title, list) => (list?.length > 0 ? section(title, table(title, [
 ], list)) : null);
 
 function about(row, profile) {
-  const { count, best, classes } = model.summary(profile);
+  const { count, best, classes, moved } = model.summary(profile);
   return section('In short',
     profile.rig.functional && note(`Measured on ${FUNCTIONAL[profile.rig.kind] ?? profile.rig.kind}: real only as far as that is.`),
     row.state !== 'current' && note(`${row.state}${row.why ? `: ${row.why}` : ''}`),
     tiles([['size classes faster', `${count.tuned ?? 0} of ${classes}`], ['best', best ? `${format.gain(best.gain)} at ${format.bytes(best.bytes)}` : 'the defaults win'],
-      ['stay as they are', count.default ?? 0], ['not proved, or stopped by a guard', (count.undecided ?? 0) + (count.guard ?? 0) + (count.noisy ?? 0)]]),
+      ...(profile.backends ? [['moved by another backend', moved.length]] : []), ['stay as they are', count.default ?? 0], ['not proved, or stopped by a guard', (count.undecided ?? 0) + (count.guard ?? 0) + (count.noisy ?? 0)]]),
     facts([['State', tag(row.state)], ['GPUs', `${row.gpu || '–'} × ${row.ranks}`], ['Machine', row.identity && el('code', {}, row.identity)],
       ['Placement', row.placement], ['NCCL', row.nccl], ['Driver', row.driver], ['Measured on', profile.rig.kind === row.rig ? row.rig : `${row.rig}, replayed by ${profile.rig.kind}`], ['Tuning run', row.run],
       ['Made', format.when(row.created_ms)], ['Delivery file', profile.delivery?.hash && el('code', {}, profile.delivery.hash.slice(0, 16))],

@@ -142,8 +142,8 @@ function band(s, color) {
   return [edge('lo', '+1'), edge('hi', false)];
 }
 
-const COLORS = { default: 's0', 'as-found': 's1', tuned: 's2' };
-const RUNNERS = ['s3', 's4', 's5', 's6'];
+const COLORS = { default: 's0', 'as-found': 's1', tuned: 's2', backend: 's7' };
+const RUNNERS = ['s3', 's4', 's5', 's6', 's8', 's9'];
 
 class Plot {
   // spec: {title, x: {kind, title}, y: {kind, title, min, max}, series: [{name, kind, points: [{x, y, lo, hi, note,
