@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include "tuner/cli/remote.h"
+#include "tuner/cli/remote_jobs.h"
 #include "tuner/cli/rows.h"
 
 struct jobs_args {
-    const char *format, *db;
-    bool upgrade;
+    const char *format, *db, *server, *token_file;
+    bool upgrade, follow;
+    struct nt_remote_ask ask;
 };
 
 static const struct jobs_args jobs_defaults = {.format = "table"};
@@ -26,6 +29,30 @@ static const struct nt_opt jobs_opts[] = {
     NT_OPT(NT_O_STR, jobs_args, db, "db", 0, "PATH",
            "the database (default NCCLTUNE_DB, else "
            "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
+    NT_OPT(NT_O_STR, jobs_args, server, "server", 0, "WHERE",
+           "the queue of a service instead: unix:PATH or http://HOST:PORT (default for what is "
+           "done there: " NT_REMOTE_DEFAULT ")"),
+    NT_OPT(NT_O_STR, jobs_args, token_file, "token-file", 0, "FILE",
+           "file that holds the service's token (default the variable NCCLTUNE_TOKEN, else none)"),
+    NT_OPT(NT_O_FLAG, jobs_args, follow, "follow", 0, NULL,
+           "of submit and resume: follow the job until it ends"),
+    NT_OPT(NT_O_STR, jobs_args, ask.rig, "rig", 0, "NAME",
+           "submit: a rig of the service's configuration"),
+    NT_OPT(NT_O_STR, jobs_args, ask.collectives, "collectives", 'c', "LIST",
+           "submit: all_reduce, all_gather, … (default the service's)"),
+    NT_OPT(NT_O_STR, jobs_args, ask.sizes, "sizes", 's', "LIST",
+           "submit: bytes, as 1K:256M or a list (default the service's)"),
+    NT_OPT(NT_O_STR, jobs_args, ask.modes, "modes", 'm', "LIST",
+           "submit: eager, stream, graph (default the service's)"),
+    NT_OPT(NT_O_STR, jobs_args, ask.dtypes, "dtypes", 0, "LIST",
+           "submit: data types (default the service's)"),
+    NT_OPT(NT_O_STR, jobs_args, ask.effort, "effort", 'e', "WORD",
+           "submit: quick, standard or thorough (default the rig's)"),
+    NT_OPT(NT_O_DURATION, jobs_args, ask.budget_ns, "budget", 'b', "TIME",
+           "submit: time that the job may take"),
+    NT_OPT(NT_O_STR, jobs_args, ask.seed, "seed", 0, "NUMBER", "submit: of its random choices"),
+    NT_OPT(NT_O_STR, jobs_args, ask.priority, "priority", 0, "NUMBER",
+           "submit: -100 to 100, higher ones first (default 0)"),
     {0}};
 
 static const char *const names[] = {"job",   "state",  "stage", "rig",     "ranks",   "nodes",
@@ -87,8 +114,15 @@ static int run_jobs(const void *opts, unsigned nargs, char **args, struct nt_err
     int format = nt_vocab_find(nt_rows_formats, "format", a->format, err);
     int rc = format < 0 ? format : nt_store_default_path(a->db, false, path, sizeof(path), err);
 
-    (void)nargs;
-    (void)args;
+    if (a->server != NULL || nargs > 0) {
+        return nt_remote_jobs_run(
+            &(struct nt_remote_jobs){.server = a->server != NULL ? a->server : NT_REMOTE_DEFAULT,
+                                     .token_file = a->token_file,
+                                     .format = a->format,
+                                     .follow = a->follow,
+                                     .ask = a->ask},
+            nargs, args, err);
+    }
     if (rc == 0) { /* reading first: an upgrade makes no database */
         rc = nt_store_open(path, NT_STORE_READ, &store, err);
         if (rc == -NT_E_STORE && a->upgrade) {
@@ -109,11 +143,18 @@ static int run_jobs(const void *opts, unsigned nargs, char **args, struct nt_err
 
 const struct nt_command nt_cmd_jobs = {
     .name = "jobs",
-    .summary = "tuning runs: state, stage, cost",
-    .args = "",
+    .summary = "tuning runs: state, stage, cost; the queue of a service",
+    .args = "[submit | follow JOB | cancel JOB | resume JOB]",
+    .max_args = 2,
     .opts = jobs_opts,
     .defaults = &jobs_defaults,
     .size = sizeof(struct jobs_args),
     .run = run_jobs,
-    .details = "Lists the jobs of the database, newest first; times are local. A job whose process "
-               "died is shown as interrupted: 'nccltune tune --resume JOB' goes on where it was."};
+    .details =
+        "Lists the jobs of the database, newest first; times are local. A job whose process "
+        "died is shown as interrupted: 'nccltune tune --resume JOB' goes on where it was.\n\nWith "
+        "--server, or with something to do, it speaks of the queue of a service (nccltune "
+        "serve): it lists it, submits a job by names, follows one live, cancels or resumes "
+        "it. A followed job goes on whatever becomes of who follows. Exit status of "
+        "following: 0 done, 1 failed, 5 cancelled, which can be resumed; with --format json "
+        "each event is one line."};

@@ -4,12 +4,12 @@
 #include "tuner/base/text.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/fetch.h"
+#include "tuner/cli/remote.h"
 #include "tuner/deliver/machine.h"
 #include "profiles/json/profile.h"
 #include "schema/vocab.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ struct pull_args {
     bool exact;
 };
 
-static const struct pull_args pull_defaults = {.from = "unix:/run/nccltune/nccltune.sock",
+static const struct pull_args pull_defaults = {.from = NT_REMOTE_DEFAULT,
                                                .out = "nccltune-profile.json"};
 static const struct nt_opt pull_opts[] = {
     NT_OPT(NT_O_STR, pull_args, from, "from", 0, "WHERE",
@@ -45,21 +45,6 @@ static const struct nt_opt pull_opts[] = {
     NT_OPT(NT_O_FLAG, pull_args, exact, "exact", 0, NULL,
            "only a profile for this very stack, not a near one"),
     {0}};
-
-static int read_token(const struct pull_args *a, struct nt_buf *out, struct nt_err *err)
-{
-    const char *env = getenv("NCCLTUNE_TOKEN");
-    int rc = 0;
-    if (a->token_file != NULL) {
-        rc = nt_buf_read_file(out, a->token_file, err);
-        if (rc == 0 && out->len > 0) {
-            out->data[strcspn(out->data, "\r\n")] = '\0';
-        }
-    } else if (env != NULL) {
-        nt_buf_puts(out, env);
-    }
-    return rc;
-}
 
 /* This machine, as the service compares it. */
 static int describe(const struct pull_args *a, struct nt_buf *out, struct nt_err *err)
@@ -93,34 +78,6 @@ static int describe(const struct pull_args *a, struct nt_buf *out, struct nt_err
     return rc;
 }
 
-/* An answer that is no 200: the service's own words. */
-static int refused(unsigned status, const struct nt_buf *body, struct nt_err *err)
-{
-    json_t *o = NULL;
-    const char *words = "";
-    enum nt_code code = status == 401 || status == 403 || status == 409 ? NT_E_NO : NT_E_IO;
-    int rc;
-    if (nt_json_parse(nt_buf_str(body), body->len, "answer", &o, NULL) == 0) {
-        words = nt_json_opt_str(json_object_get(o, "error"), "message", "");
-    }
-    rc = nt_fail(err, code, 0, "the service says %u: %s", status, words);
-    json_decref(o);
-    return rc;
-}
-
-/* The service's words, as they may stand on a terminal; what is no text is left out. */
-static void print_words(const char *what, const json_t *words)
-{
-    struct nt_buf b;
-    if (!json_is_string(words)) {
-        return;
-    }
-    nt_buf_init(&b, 1 << 20);
-    nt_buf_put_plain(&b, json_string_value(words));
-    (void)fprintf(stderr, "%s: %s\n", what, nt_buf_str(&b));
-    nt_buf_done(&b);
-}
-
 static void print_reasons(const json_t *answer)
 {
     const json_t *considered = json_object_get(answer, "considered"), *c, *why;
@@ -132,7 +89,7 @@ static void print_reasons(const json_t *answer)
         {
             (void)snprintf(what, sizeof(what), "profile %lld",
                            (long long)nt_json_opt_i64(c, "profile", 0));
-            print_words(what, why);
+            nt_remote_print(stderr, what, why);
         }
     }
 }
@@ -155,7 +112,7 @@ static int choose(const struct pull_args *a, const struct nt_buf *body, int64_t 
         *ret_id = nt_json_opt_i64(json_object_get(o, "profile"), "id", 0);
         json_array_foreach(json_object_get(o, "notes"), i, note)
         {
-            print_words("note", note);
+            nt_remote_print(stderr, "note", note);
         }
     }
     json_decref(o);
@@ -195,7 +152,7 @@ static int run_pull(const void *opts, unsigned nargs, char **args, struct nt_err
     nt_buf_init(&token, 4096);
     nt_buf_init(&ask, 1 << 20);
     nt_buf_init(&body, NT_FETCH_MAX_BYTES);
-    rc = read_token(a, &token, err);
+    rc = nt_remote_token(a->token_file, &token, err);
     rc = rc == 0 ? describe(a, &ask, err) : rc;
     struct nt_fetch f = {.from = a->from,
                          .token = token.len > 0 ? nt_buf_str(&token) : NULL,
@@ -203,7 +160,7 @@ static int run_pull(const void *opts, unsigned nargs, char **args, struct nt_err
                          .path = "/v1/profiles/match",
                          .body = nt_buf_str(&ask)};
     rc = rc == 0 ? nt_fetch(&f, &status, &body, err) : rc;
-    rc = rc == 0 && status != 200 ? refused(status, &body, err) : rc;
+    rc = rc == 0 && status != 200 ? nt_remote_refused(status, &body, err) : rc;
     rc = rc == 0 ? choose(a, &body, &id, err) : rc;
     if (rc == 0) {
         (void)snprintf(path, sizeof(path), "/v1/profiles/%lld", (long long)id);
@@ -217,7 +174,7 @@ static int run_pull(const void *opts, unsigned nargs, char **args, struct nt_err
     if (rc == 0 && status == 304 && f.etag != NULL) {
         (void)printf("%s: profile %lld, as it was\n", a->out, (long long)id);
     } else if (rc == 0) {
-        rc = status == 200 ? keep(a, id, &body, err) : refused(status, &body, err);
+        rc = status == 200 ? keep(a, id, &body, err) : nt_remote_refused(status, &body, err);
     }
     nt_buf_done(&token);
     nt_buf_done(&ask);

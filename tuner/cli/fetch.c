@@ -158,19 +158,18 @@ static int split(const struct nt_buf *all, unsigned *ret_status, struct nt_buf *
     return 0;
 }
 
-int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body,
-             struct nt_err *err)
+/* Connected, and asked. *ret_fd: -1 after a failure. */
+static int ask(const struct nt_fetch *f, const char *version, int *ret_fd, struct nt_err *err)
 {
-    struct nt_buf out, in;
-    int fd = -1, rc = open_connection(f->from, &fd, err);
+    struct nt_buf out;
+    int rc = open_connection(f->from, ret_fd, err);
 
     if (rc != 0) {
         return rc;
     }
     nt_buf_init(&out, 4 << 20);
-    nt_buf_init(&in, NT_FETCH_MAX_BYTES);
-    nt_buf_printf(&out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", f->method, f->path,
-                  strncmp(f->from, "unix:", 5) == 0 ? "localhost" : f->from + 7);
+    nt_buf_printf(&out, "%s %s HTTP/%s\r\nHost: %s\r\nConnection: close\r\n", f->method, f->path,
+                  version, strncmp(f->from, "unix:", 5) == 0 ? "localhost" : f->from + 7);
     if (f->token != NULL) {
         nt_buf_printf(&out, "Authorization: Bearer %s\r\n", f->token);
     }
@@ -184,11 +183,114 @@ int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body
         nt_buf_puts(&out, "\r\n");
     }
     rc = out.failed ? nt_fail(err, NT_E_INVAL, 0, "the request is too large")
-                    : send_all(fd, &out, err);
-    rc = rc == 0 ? receive_all(fd, &in, err) : rc;
+                    : send_all(*ret_fd, &out, err);
+    nt_buf_done(&out);
+    if (rc != 0) {
+        (void)close(*ret_fd);
+        *ret_fd = -1;
+    }
+    return rc;
+}
+
+int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body,
+             struct nt_err *err)
+{
+    struct nt_buf in;
+    int fd = -1, rc = ask(f, "1.1", &fd, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    nt_buf_init(&in, NT_FETCH_MAX_BYTES);
+    rc = receive_all(fd, &in, err);
     rc = rc == 0 ? split(&in, ret_status, body, err) : rc;
     (void)close(fd);
-    nt_buf_done(&out);
     nt_buf_done(&in);
+    return rc;
+}
+
+/* ---- streams ---- */
+
+/* One line, without its end: 1, 0 at the end of the stream, or -enum nt_code. */
+static int read_line(FILE *in, struct nt_buf *line, struct nt_err *err)
+{
+    int c;
+
+    nt_buf_clear(line);
+    while ((c = getc(in)) != EOF && c != '\n') {
+        char x = (char)c;
+        nt_buf_add(line, &x, 1);
+        if (line->failed) {
+            return nt_fail(err, NT_E_IO, 0, "a line of more than %d bytes", NT_FETCH_LINE_MAX);
+        }
+    }
+    if (line->len > 0 && line->data[line->len - 1] == '\r') {
+        line->data[--line->len] = '\0';
+    }
+    return c != EOF;
+}
+
+static int read_head(FILE *in, struct nt_buf *line, unsigned *ret_status, struct nt_err *err)
+{
+    int rc = read_line(in, line, err);
+
+    if (rc < 0 || strncmp(nt_buf_str(line), "HTTP/1.", 7) != 0 || line->len < 12) {
+        return rc < 0 ? rc : nt_fail(err, NT_E_IO, 0, "what answered there speaks no HTTP/1");
+    }
+    *ret_status = (unsigned)strtoul(line->data + 9, NULL, 10);
+    for (size_t bytes = 0; rc > 0 && line->len > 0; bytes += line->len) {
+        rc = read_line(in, line, err);
+        if (bytes > HEAD_MAX_BYTES) {
+            return nt_fail(err, NT_E_IO, 0, "headers of more than %d bytes", HEAD_MAX_BYTES);
+        }
+    }
+    return rc < 0 ? rc : 0;
+}
+
+static int take_lines(FILE *in, struct nt_buf *line, nt_fetch_line_cb cb, void *data,
+                      struct nt_err *err)
+{
+    int rc;
+
+    while ((rc = read_line(in, line, err)) > 0) {
+        rc = cb(data, nt_buf_str(line), err);
+        if (rc != 0) {
+            return rc > 0 ? 0 : rc;
+        }
+    }
+    return rc < 0 ? rc : nt_fail(err, NT_E_IO, 0, "the service ended the stream");
+}
+
+/* Asked by HTTP/1.0, so that what comes is the lines and no chunks. */
+int nt_fetch_lines(const struct nt_fetch *f, nt_fetch_line_cb cb, void *data, unsigned *ret_status,
+                   struct nt_buf *body, struct nt_err *err)
+{
+    const struct timeval silent = {.tv_sec = NT_FETCH_SILENT_SECONDS};
+    struct nt_buf line;
+    FILE *in;
+    int fd = -1, rc = ask(f, "1.0", &fd, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &silent, sizeof(silent));
+    in = fdopen(fd, "r");
+    if (in == NULL) {
+        (void)close(fd);
+        return nt_fail(err, NT_E_NOMEM, 0, "stream");
+    }
+    nt_buf_init(&line, NT_FETCH_LINE_MAX);
+    rc = read_head(in, &line, ret_status, err);
+    if (rc == 0 && *ret_status == 200) {
+        rc = take_lines(in, &line, cb, data, err);
+    } else if (rc == 0) {
+        while ((rc = read_line(in, &line, err)) > 0 && body->len < NT_FETCH_LINE_MAX) {
+            nt_buf_add(body, nt_buf_str(&line), line.len);
+        }
+        nt_buf_add(body, nt_buf_str(&line), line.len); /* the last one has no end */
+        rc = rc < 0 ? rc : 0;
+    }
+    nt_buf_done(&line);
+    (void)fclose(in);
     return rc;
 }
