@@ -439,6 +439,7 @@ static void test_noise_and_drift(void **state)
     for (uint64_t i = 0; i < 8; i++) { /* gang 1: 100, 100, …; gang 2: 120, 120, … and later */
         uint32_t ns = i < 4 ? 100000 : 120000;
         t = some_trial((i < 4 ? 2 : 200) + i, setting);
+        t.flags = 1;
         t.gang = i < 4 ? 1 : 2;
         t.ns = &ns;
         t.count = 1;
@@ -451,6 +452,23 @@ static void test_noise_and_drift(void **state)
                      1);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM drift WHERE blocks = 8 AND"
                                      " first_us = 100.0 AND last_us = 120.0 AND drift_pct = 20.0"),
+                     1);
+    OK(nt_store_open(p->db, NT_STORE_WRITE, &s, &e));
+    /* A table's gang, which is asked for the default and runs its rows, and a call beside compute.
+     */
+    g = (struct nt_store_gang){.seq = 300, .number = 3, .arm = "table", .setting = setting};
+    OK(nt_store_add_gang(s, job, &g, &e));
+    for (uint64_t i = 0; i < 2; i++) {
+        uint32_t ns = 5000;
+        t = some_trial(301 + i, setting);
+        t.gang = i == 0 ? 3 : 1;
+        t.flags = i == 0 ? 0 : 2; /* beside compute */
+        t.ns = &ns;
+        t.count = 1;
+        OK(nt_store_add_trial(s, job, &t, &e));
+    }
+    nt_store_close(s);
+    assert_int_equal(count_of(p->db, "SELECT count(*) FROM noise WHERE gangs = 2 AND blocks = 8"),
                      1);
 }
 

@@ -120,7 +120,9 @@ static const char noise_sql[] =
     "SELECT c.collective, c.bytes, c.mode, avg(g.mean), avg(g.mean * g.mean), count(*)"
     " FROM (SELECT t.case_id, avg(t.median_ns) AS mean FROM trial AS t"
     " JOIN setting AS s ON s.id = t.setting_id"
+    " JOIN gang AS a ON a.job_id = t.job_id AND a.number = t.gang"
     " WHERE t.job_id = ?1 AND s.label = 'default' AND t.median_ns IS NOT NULL"
+    " AND a.arm IN ('search', 'default', 'backends') AND t.flags & 6 = 0"
     " GROUP BY t.case_id, t.gang) AS g JOIN cases AS c ON c.id = g.case_id"
     " WHERE c.id IN (SELECT case_id FROM verdict WHERE job_id = ?1 AND stage = 'race')"
     " GROUP BY c.collective, c.bytes, c.mode";
