@@ -74,7 +74,7 @@ static void test_commands(void **state)
         {"jobs --db a.db --format yaml", 2, "known: table, csv, json"},
         {"jobs --db none.db", 3, "no database at none.db yet"},
         {"jobs --db none.db --upgrade", 3, "no database at none.db yet"},
-        {"jobs --db a.db extra", 2, "too many arguments"},
+        {"jobs --db a.db extra", 2, "unknown action 'extra'"},
         {"query", 0, "speedups"},
         {"query --db a.db --view events --format csv", 0, "note,\"a,b\"\r\n"},
         {"query --db a.db --view events --format json", 0, "\"text\": \"a,b\""},

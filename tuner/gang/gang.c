@@ -14,6 +14,7 @@
 #include "tuner/gang/mps.h"
 #include "tuner/gang/shm_names.h"
 #include "tuner/gang/words.h"
+#include "tuner/gang/writes.h"
 
 enum { BARRIER_BYTES = 4096, CHUNK = 65536, DRAIN_CHUNKS = 64, SPARE_CONNS = 8 };
 
@@ -66,43 +67,36 @@ static void event(struct nt_gang *g, enum nt_gf_event ev, unsigned rank, uint32_
 
 /* ---- what is said ---- */
 
-struct write {
-    uv_write_t req;
-    struct nt_buf line;
-};
-
-static void on_written(uv_write_t *req, int status)
+/* A rank that hears nothing misses its deadline. */
+static void say_line(struct nt_gang *g, unsigned rank, const struct nt_buf *line)
 {
-    struct write *w = req->data;
-    (void)status; /* a stream that takes no more ends, and that is an event */
-    nt_buf_done(&w->line);
-    free(w);
+    struct conn *c = g->rank[rank].conn;
+
+    if (c != NULL && c->open) {
+        nt_write_line((uv_stream_t *)&c->pipe, line);
+    }
 }
 
 static void say(struct nt_gang *g, unsigned rank, const struct nt_msg *m)
 {
-    struct conn *c = g->rank[rank].conn;
-    struct write *w = c != NULL && c->open ? calloc(1, sizeof(*w)) : NULL;
-    uv_buf_t b;
+    struct nt_buf line;
 
-    if (w == NULL) {
-        return; /* a rank that hears nothing misses its deadline */
-    }
-    nt_buf_init(&w->line, NT_LINE_MAX + 2);
-    nt_msg_encode(m, &w->line);
-    b = uv_buf_init(w->line.data, (unsigned)w->line.len);
-    w->req.data = w;
-    if (w->line.failed || uv_write(&w->req, (uv_stream_t *)&c->pipe, &b, 1, on_written) != 0) {
-        nt_buf_done(&w->line);
-        free(w);
-    }
+    nt_buf_init(&line, NT_LINE_MAX + 2);
+    nt_msg_encode(m, &line);
+    say_line(g, rank, &line);
+    nt_buf_done(&line);
 }
 
 static void say_all(struct nt_gang *g, const struct nt_msg *m)
 {
+    struct nt_buf line;
+
+    nt_buf_init(&line, NT_LINE_MAX + 2);
+    nt_msg_encode(m, &line);
     for (unsigned r = 0; r < g->fsm.world; r++) {
-        say(g, r, m);
+        say_line(g, r, &line);
     }
+    nt_buf_done(&line);
 }
 
 static void say_init(struct nt_gang *g)
@@ -269,10 +263,7 @@ static void signal_all(struct nt_gang *g, int signum)
     }
 }
 
-static void on_timer(uv_timer_t *t)
-{
-    event(t->data, NT_GF_EV_TIMER, 0, 0);
-}
+static void on_timer(uv_timer_t *t);
 
 static void act(struct nt_gang *g, unsigned acts)
 {
@@ -541,6 +532,20 @@ static void drain_rank(struct nt_gang *g, unsigned rank)
         if (c->rank < 0 || c->rank == (int)rank) {
             drain(c);
         }
+    }
+}
+
+/* A loop that was kept busy looks at its timers first: an answer that came in time counts. */
+static void on_timer(uv_timer_t *t)
+{
+    struct nt_gang *g = t->data;
+    bool busy = g->fsm.state == NT_GF_BUSY;
+
+    for (struct conn *c = busy ? g->conns : NULL; c != NULL; c = c->next) {
+        drain(c);
+    }
+    if (!busy || (g->fsm.state == NT_GF_BUSY && !uv_is_active((uv_handle_t *)t))) {
+        event(g, NT_GF_EV_TIMER, 0, 0);
     }
 }
 

@@ -150,6 +150,7 @@ static int start_mps(struct nt_drive *d)
 /* ------------------------------------------------------------------ gangs */
 
 static void step_done(struct nt_drive *d, struct nt_plan_outcome *o);
+static void do_step(struct nt_drive *d);
 
 static bool all_started(const struct nt_drive *d)
 {
@@ -439,23 +440,75 @@ static void start_gangs(struct nt_drive *d, const struct nt_plan_gang *gangs, si
 
 /* ------------------------------------------------------------------ steps */
 
-static void step_done(struct nt_drive *d, struct nt_plan_outcome *o)
+static bool is_question(const struct nt_plan_step *s)
+{
+    return s->kind == NT_DO_MEASURE || s->kind == NT_DO_CELLS;
+}
+
+/* The next question of the same stage, from inside the answer to the last one. False: whatever
+ * comes next has to wait. */
+static bool ask_early(struct nt_drive *d)
+{
+    struct nt_plan_step next;
+    struct slot *s;
+
+    if (d->rc != 0 || d->phase != IDLE || d->interrupted) {
+        return false;
+    }
+    fail(d, d->c->planner->peek(d->c->planner->plan, &next, &d->err));
+    if (d->rc != 0 || !is_question(&next) || next.stage != d->step.stage) {
+        return false;
+    }
+    s = slot_of(d, next.gang);
+    if (s == NULL || s->gang == NULL || !s->up) {
+        return false;
+    }
+    d->step = next;
+    do_step(d);
+    return true;
+}
+
+static void keep(struct nt_drive *d, const struct nt_plan_step *s, const struct nt_plan_outcome *o)
 {
     const struct nt_drive_sink *sink = d->c->sink;
     struct nt_drive_start starts[NT_PLAN_GANGS];
 
-    d->phase = d->phase == ENDING ? ENDING : IDLE;
     for (size_t i = 0; i < NT_PLAN_GANGS; i++) {
         starts[i] = d->slot[i].start;
         starts[i].error = d->slot[i].error;
     }
     if (d->rc == 0) {
-        fail(d, sink->on_step(sink->data, &d->step, o, starts, &d->err));
+        fail(d, sink->on_step(sink->data, s, o, starts, &d->err));
     }
+}
+
+static void tell(struct nt_drive *d, const struct nt_plan_outcome *o)
+{
     if (d->rc == 0) {
         fail(d, d->c->planner->tell(d->c->planner->plan, o, &d->err));
     }
-    later(d);
+}
+
+static void step_done(struct nt_drive *d, struct nt_plan_outcome *o)
+{
+    bool asked = false;
+
+    d->phase = d->phase == ENDING ? ENDING : IDLE;
+    if (d->c->planner->peek != NULL && is_question(&d->step) && !o->lost) {
+        struct nt_plan_step done = d->step;
+        char vars[NT_SETTING_LEN];
+        (void)snprintf(vars, sizeof(vars), "%s", done.vars != NULL ? done.vars : "");
+        done.vars = vars; /* the planner's move on */
+        tell(d, o);
+        asked = ask_early(d);
+        keep(d, &done, o);
+    } else {
+        keep(d, &d->step, o);
+        tell(d, o);
+    }
+    if (!asked || d->rc != 0) {
+        later(d);
+    }
 }
 
 static void end(struct nt_drive *d)

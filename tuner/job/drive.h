@@ -15,6 +15,10 @@
 struct nt_planner {
     int (*next)(void *plan, struct nt_plan_step *ret, struct nt_err *err);
     int (*tell)(void *plan, const struct nt_plan_outcome *o, struct nt_err *err);
+    /* What next() would say, and nothing else happens. With it a question is asked before the
+     * answer to the one before is kept, so that ranks do not wait for the disk; its own answer is
+     * looked at after. NULL: never. */
+    int (*peek)(void *plan, struct nt_plan_step *ret, struct nt_err *err);
     void *plan;
 };
 
@@ -28,7 +32,8 @@ struct nt_drive_sink {
     /* A gang has come up: who its ranks are. Called before the START's on_step. May be NULL. */
     int (*on_ready)(void *data, const struct nt_plan_gang *g, const struct nt_hello *hello,
                     const struct nt_ready *ready, unsigned world, struct nt_err *err);
-    /* A step is done; kept before the planner is told. starts: per gang of a START, wall time of
+    /* A step is done; kept before anything else is heard of the ranks, and before a step that is no
+     * question or of another stage. starts: per gang of a START, wall time of
      * its own start. */
     int (*on_step)(void *data, const struct nt_plan_step *s, const struct nt_plan_outcome *o,
                    const struct nt_drive_start *starts, struct nt_err *err);

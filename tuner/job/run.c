@@ -148,7 +148,7 @@ static void die_after(struct run *r, const struct nt_plan_step *s)
     }
 }
 
-/* The step is in the store before the plan hears of it. */
+/* The step is in the store before the next answer is heard. */
 static int on_step(void *data, const struct nt_plan_step *s, const struct nt_plan_outcome *o,
                    const struct nt_drive_start *starts, struct nt_err *err)
 {
@@ -388,6 +388,12 @@ static int plan_next(void *data, struct nt_plan_step *ret, struct nt_err *err)
     return rc;
 }
 
+static int plan_peek(void *data, struct nt_plan_step *ret, struct nt_err *err)
+{
+    struct run *r = data;
+    return nt_plan_next(r->plan, ret, err);
+}
+
 static int plan_tell(void *data, const struct nt_plan_outcome *o, struct nt_err *err)
 {
     struct run *r = data;
@@ -603,7 +609,8 @@ static int open_loop(struct run *r, struct nt_err *err)
 
 static int drive(struct run *r, struct nt_err *err)
 {
-    const struct nt_planner planner = {.next = plan_next, .tell = plan_tell, .plan = r};
+    const struct nt_planner planner = {
+        .next = plan_next, .tell = plan_tell, .peek = plan_peek, .plan = r};
     const struct nt_drive_sink sink = {
         .on_ready = on_ready, .on_step = on_step, .arm_env = arm_env, .on_end = on_end, .data = r};
     struct nt_drive_config dc = {.planner = &planner,
