@@ -252,6 +252,13 @@ class Loader(unittest.TestCase):
         self.other_pth("aa.pth", "os.environ['NCCLTUNE_DISABLE'] = '1'")
         self.assert_nothing(self.seen())
 
+    def test_file_named_by_another_pth(self):
+        other = self.dir / "other"
+        other.write_text(GOOD, encoding="ascii")
+        self.write(None)
+        self.other_pth("aa.pth", f"os.environ['NCCLTUNE_ACTIVE'] = {str(other)!r}")
+        self.assert_applied(self.seen())
+
     def test_set_by_another_pth(self):
         self.other_pth("aa.pth", "os.environ.setdefault('NCCL_NVLS_ENABLE', '2')")
         self.assertEqual(self.seen()["NCCL_NVLS_ENABLE"], "2")
