@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "tuner/base/rng.h"
+#include "tuner/search/belief.h"
 #include "tuner/search/fit.h"
 #include "tuner/stats/stats.h"
 
@@ -33,14 +34,6 @@ const struct nt_race_config nt_race_defaults = {
 
 enum { FEW = 3 };                  /* are measured best … */
 static const double OTHERS = 0.25; /* … the other contenders by so much of that */
-
-/* Gangs differ in ways that no few of them show: what they do to an arm is believed as far as
- * Student's t of so many degrees goes, plus two for what its kind does. The noise of its blocks has
- * the degrees that the fit has. */
-enum { BELIEF = 2, MAX_DEGREES = 40 };
-struct caution {
-    double drop, stop, density; /* quantiles for z_drop and z_stop; the density's factor */
-};
 
 struct runner {
     double prior, boost;
@@ -73,7 +66,7 @@ struct nt_race {
     struct lane lanes[NT_RACE_MAX_GANGS];
     struct fit fit;
     struct nt_rng rng;
-    struct caution caution[MAX_DEGREES + 1]; /* by degrees of freedom, from BELIEF on */
+    struct belief belief;
     uint32_t rivals;          /* not told to be slower than the leader, itself included */
     double price;             /* of this race's share of a gang's start, in full blocks */
     bool later;               /* the first gang is over, or about to be */
@@ -101,17 +94,6 @@ static double interaction_sd(const struct nt_race_config *c)
     return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.05);
 }
 
-static void set_caution(struct nt_race *r)
-{
-    for (uint32_t df = BELIEF; df <= MAX_DEGREES; df++) {
-        r->caution[df] =
-            (struct caution){.drop = nt_student_quantile(nt_normal_cdf(r->config.z_drop), df),
-                             .stop = nt_student_quantile(nt_normal_cdf(r->config.z_stop), df),
-                             .density = exp(lgamma((df + 1) / 2.0) - lgamma(df / 2.0)) /
-                                        sqrt(df * 3.141592653589793)};
-    }
-}
-
 int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
                 struct nt_race **ret, struct nt_err *err)
 {
@@ -132,7 +114,7 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
     r->tie = log1p(config->tie);
     r->home = log1p(config->home);
     nt_rng_seed(&r->rng, config->seed);
-    set_caution(r);
+    belief_init(&r->belief, config->z_drop, config->z_stop);
     r->runners = calloc(n, sizeof(*r->runners));
     r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
     r->places = calloc(n, sizeof(*r->places));
@@ -241,60 +223,23 @@ static uint32_t gangs_used(const struct nt_race *r)
     return used;
 }
 
-/* Gangs behind the difference of two arms. */
-static uint32_t gangs_behind(const struct nt_race *r, uint32_t a, uint32_t b)
-{
-    uint32_t x = r->fit.arms[a].gangs, y = r->fit.arms[b].gangs;
-    return x < y ? x : y;
-}
-
-/* No error of the two arms has fewer degrees of freedom. */
-static uint32_t least_degrees(const struct nt_race *r, uint32_t a, uint32_t b)
-{
-    double df = fmin(fit_noise_df(&r->fit, a), fit_noise_df(&r->fit, b));
-    return (uint32_t)fmin(gangs_behind(r, a, b) + BELIEF, fmin(df, MAX_DEGREES));
-}
-
-/* Degrees of freedom of an error of the two, of which so much is what gangs do to them, and the
- * rest noise of blocks: Satterthwaite's. */
-static uint32_t degrees(const struct nt_race *r, uint32_t a, uint32_t b, double variance,
-                        double of_gangs)
-{
-    double df = fmin(fit_noise_df(&r->fit, a), fit_noise_df(&r->fit, b));
-    double by_gangs = fmin(of_gangs, variance), rest = variance - by_gangs;
-    df = variance * variance /
-         (by_gangs * by_gangs / (gangs_behind(r, a, b) + BELIEF) + rest * rest / df);
-    return (uint32_t)(fmin(df, MAX_DEGREES) + 1e-9);
-}
-
-static uint32_t arm_degrees(const struct nt_race *r, uint32_t arm)
-{
-    const struct fit_arm *a = &r->fit.arms[arm];
-    return degrees(r, arm, arm, 1.0 / a->info, r->fit.inter_var / a->gangs);
-}
-
-static uint32_t pair_degrees(const struct nt_race *r, uint32_t a, uint32_t b, double se)
-{
-    double gangs = 1.0 / r->fit.arms[a].gangs + 1.0 / r->fit.arms[b].gangs;
-    return degrees(r, a, b, se * se, r->fit.inter_var * gangs);
-}
-
 static double cautious(const struct nt_race *r, uint32_t arm)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
     if (!(a->info > 0.0)) {
         return INFINITY;
     }
-    return a->effect +
-           0.5 * r->caution[arm_degrees(r, arm)].stop / r->config.z_stop / sqrt(a->info);
+    return a->effect + 0.5 * r->belief.by[belief_arm_degrees(&r->fit, arm)].stop /
+                           r->config.z_stop / sqrt(a->info);
 }
 
 /* What it may yet turn out to be. */
 static double promise(const struct nt_race *r, uint32_t arm)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    return a->info > 0.0 ? a->effect - r->caution[arm_degrees(r, arm)].stop / sqrt(a->info)
-                         : -INFINITY;
+    return a->info > 0.0
+               ? a->effect - r->belief.by[belief_arm_degrees(&r->fit, arm)].stop / sqrt(a->info)
+               : -INFINITY;
 }
 
 /* Smallest estimate; one that few blocks stand behind has to be that much better. Counts on the way
@@ -339,7 +284,7 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader)
      * above twice the largest: leans on gangs add up to 2 and none is above 1. */
     square = d * d * f->arms[arm].info;
     other = f->arms[arm].info / f->arms[leader].info;
-    many = r->caution[least_degrees(r, arm, leader)].drop;
+    many = r->belief.by[belief_least_degrees(f, arm, leader)].drop;
     if (square > many * many * (1 + other + 2 * f->shift_var_most * f->arms[arm].info) * SURELY) {
         return 2;
     }
@@ -347,14 +292,14 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader)
         return 0;
     }
     (void)fit_difference(f, arm, leader, &se);
-    return d / se > r->caution[pair_degrees(r, arm, leader, se)].drop ? 2 : d / se > few;
+    return d / se > r->belief.by[belief_degrees(f, arm, leader, se)].drop ? 2 : d / se > few;
 }
 
 /* Is its promise larger than that, that is worse? Where it is told without a root. */
 static bool promises_less(const struct nt_race *r, uint32_t arm, double value)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    double d = a->effect - value, stop = r->caution[least_degrees(r, arm, arm)].stop;
+    double d = a->effect - value, stop = r->belief.by[belief_least_degrees(&r->fit, arm, arm)].stop;
     return d > 0.0 && d * d * a->info > stop * stop * SURELY;
 }
 
@@ -480,17 +425,6 @@ static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
     return pick;
 }
 
-/* Mean of max(0, x), x = mean + sd t: what is lost on average by believing that x is below 0. */
-static double expected_loss(const struct nt_race *r, double mean, double sd, uint32_t df)
-{
-    double u = -mean / sd, density;
-    if (!(sd > 0.0)) {
-        return fmax(mean, 0.0);
-    }
-    density = r->caution[df].density * pow(1 + u * u / df, -0.5 * (df + 1));
-    return sd * ((df + u * u) / (df - 1) * density - u * (1 - nt_student_cdf(u, df)));
-}
-
 /* What the pick may lose to those alive, at z_stop; not known before all have been looked at. */
 static double find_loss(const struct nt_race *r, uint32_t pick)
 {
@@ -503,8 +437,10 @@ static double find_loss(const struct nt_race *r, uint32_t pick)
         double se, d;
         if (i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
-            loss = isnan(d) ? INFINITY
-                            : fmax(loss, d + r->caution[pair_degrees(r, i, pick, se)].stop * se);
+            loss =
+                isnan(d)
+                    ? INFINITY
+                    : fmax(loss, d + r->belief.by[belief_degrees(&r->fit, i, pick, se)].stop * se);
         }
     }
     return loss;
@@ -525,13 +461,14 @@ static double find_saving(const struct nt_race *r, uint32_t pick)
         return INFINITY;
     }
     for (uint32_t k = 0; k < r->n_list; k++) {
-        uint32_t i = r->list[k], gangs = gangs_behind(r, i, pick);
+        uint32_t i = r->list[k], gangs = belief_gangs(&r->fit, i, pick);
         double se, d;
         if (i != pick) {
             d = fit_difference(&r->fit, pick, i, &se);
             saving = isnan(d) || gangs == 0
                          ? INFINITY
-                         : fmax(saving, expected_loss(r, d, se, pair_degrees(r, i, pick, se)) /
+                         : fmax(saving, belief_loss(&r->belief, d, se,
+                                                    belief_degrees(&r->fit, i, pick, se)) /
                                             (2.0 * gangs));
         }
     }
