@@ -167,6 +167,13 @@ static void test_power_is_what_happens(void **state)
     near(nt_power(1.0, 0.0, 12, 0.05), 1.0, 0, "no noise");
     assert_int_equal(nt_pairs_needed(0.001, 0.5, 0.05, 0.8, 20), 0);
     assert_in_range(nt_pairs_needed(0.05, 0.03, 0.05, 0.8, 20), 3, 6);
+    for (size_t max = 0; max < 40; max++) { /* the least number, whatever the limit */
+        size_t n = 2;
+        while (n <= max && nt_power(0.02, 0.03, n, 0.05) < 0.8) {
+            n++;
+        }
+        assert_int_equal(nt_pairs_needed(0.02, 0.03, 0.05, 0.8, max), n <= max ? n : 0);
+    }
 }
 
 static void test_noise_in_two_levels(void **state)

@@ -313,7 +313,11 @@ static int drive(struct check *c, struct nt_err *err)
 static int plan(struct check *c, struct nt_err *err)
 {
     const struct nt_assigns *vars;
-    struct nt_check_spec spec = {.rows = c->o->rows, .pairs = c->c->pairs, .seed = c->c->seed};
+    struct nt_check_spec spec = {.rows = c->o->rows,
+                                 .least = c->c->least_pairs,
+                                 .most = c->c->most_pairs,
+                                 .budget_ns = c->c->budget_ns,
+                                 .seed = c->c->seed};
     struct nt_buf bytes;
     size_t n = 0;
     int rc = nt_check_rows(c->c->profile, &c->o->product, c->o->rows, &c->o->nrows, err);

@@ -25,7 +25,8 @@ struct nt_check_config {
     const char *mps_program, *tmpdir;
     enum nt_rig rig; /* of the gangs; a replay says `recording` */
     bool virtual_time;
-    unsigned pairs;
+    unsigned least_pairs, most_pairs;
+    uint64_t budget_ns; /* as of nt_check_spec */
     uint64_t seed;
     /* A replay: changes *asked to a call that was recorded and ran this; may be NULL. */
     void (*resolve)(void *data, const char *vars, const struct nt_case *cs,

@@ -9,6 +9,8 @@
 /* A row that is only said to be no slower may be this much slower; times move when they move more
  * than this. */
 static const double GUARD = 1.03, MOVES = 1.05;
+static const double LEVEL = 0.95, POWER = 0.8;
+enum { MOST_NEEDED = 1000 };
 
 const char *const nt_check_verdict_names[] = {[NT_CK_HOLDS] = "holds",
                                               [NT_CK_DRIFTED] = "drifted",
@@ -143,33 +145,66 @@ static double percent(double log_ratio)
     return -100 * expm1(-log_ratio);
 }
 
-void nt_check_row_judge(struct nt_check_row *r)
+double nt_check_spent(unsigned pairs, unsigned most)
+{
+    return pairs < most ? sqrt((double)pairs / most) : 1;
+}
+
+unsigned nt_check_next_look(unsigned pairs, unsigned most)
+{
+    return pairs < most / 2 ? 2 * pairs : most;
+}
+
+/* What would tell a row apart: pairs, by the scatter and the mean that were seen. */
+static void cannot_tell(struct nt_check_row *r, double holds, double drifts, double miss,
+                        double alarm)
 {
     const struct nt_est *x = &r->ratio;
-    double least = r->gains ? r->was_lo : -log(GUARD);
+    double up = x->mean - holds, down = drifts - x->mean;
+    size_t a = up > 0 ? nt_pairs_needed(up, x->sd, miss, POWER, MOST_NEEDED) : 0;
+    size_t b = down > 0 ? nt_pairs_needed(down, x->sd, alarm, POWER, MOST_NEEDED) : 0;
+    size_t need = a == 0 || (b != 0 && b < a) ? b : a;
+    int n = snprintf(r->why, sizeof(r->why), "after %zu pairs between %.1f and %.1f %% less time; ",
+                     x->n, percent(x->lo), percent(x->hi));
 
-    if (r->why[0] != '\0') { /* wrong data, not executed … : said where it was seen */
-        return;
+    r->verdict = NT_CK_CANNOT_TELL;
+    if (need == 0) {
+        (void)snprintf(r->why + n, sizeof(r->why) - (size_t)n,
+                       "pairs scatter by %.1f %%, %d would not tell", percent(x->sd), MOST_NEEDED);
+    } else {
+        (void)snprintf(r->why + n, sizeof(r->why) - (size_t)n,
+                       "pairs scatter by %.1f %%, some %zu would tell", percent(x->sd),
+                       need > x->n ? need : x->n + 1);
     }
+}
+
+void nt_check_row_judge(struct nt_check_row *r, const double *log_default, const double *log_tuned,
+                        size_t pairs, double miss, double alarm)
+{
+    const struct nt_est *x = &r->ratio;
+    double holds = r->gains ? 0 : -log(GUARD), drifts = r->gains ? r->was_lo : -log(GUARD);
+
+    r->ratio = nt_estimate_pairs(log_default, log_tuned, pairs, 1 - 2 * miss);
+    r->most = nt_estimate_pairs(log_default, log_tuned, pairs, 1 - 2 * alarm).hi;
+    r->log_default = nt_estimate(log_default, pairs, LEVEL);
+    r->log_tuned = nt_estimate(log_tuned, pairs, LEVEL);
     r->verdict = NT_CK_NOT_MEASURED;
+    r->why[0] = '\0';
     if (x->n < NT_CHECK_LEAST_PAIRS) {
         (void)snprintf(r->why, sizeof(r->why), "%zu pairs of it could be measured", x->n);
         return;
     }
-    if (x->hi < least) {
+    if (r->most < drifts) {
         r->verdict = NT_CK_DRIFTED;
         (void)snprintf(r->why, sizeof(r->why), "%s: %.1f %% less time was proved, now %.1f %%",
-                       x->hi < 0   ? "slower"
+                       r->most < 0 ? "slower"
                        : x->lo > 0 ? "less"
                                    : "gone",
                        percent(r->was), percent(x->mean));
-    } else if (x->lo > (r->gains ? 0 : -log(GUARD))) {
+    } else if (x->lo > holds) {
         r->verdict = NT_CK_HOLDS;
     } else {
-        r->verdict = NT_CK_CANNOT_TELL;
-        (void)snprintf(r->why, sizeof(r->why),
-                       "between %.1f and %.1f %% less time; more --pairs tell", percent(x->lo),
-                       percent(x->hi));
+        cannot_tell(r, holds, drifts, miss, alarm);
     }
 }
 

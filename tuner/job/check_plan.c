@@ -24,6 +24,13 @@ struct nt_check_plan {
     unsigned pair, redo;
     struct nt_plan_gang live[SIDES]; /* by side */
     bool alive, lost, done;
+    uint64_t spent_ns, pair_ns; /* so far, and when the running pair began */
+    uint64_t longest_ns;        /* of a pair */
+    unsigned look;              /* pairs at the next look */
+    double spent;               /* share of the chances, by the looks so far */
+    struct row_state {
+        bool told, faulty; /* faulty: the verdict was seen in an answer, not in times */
+    } * state;
     struct entry *queue;
     size_t head, tail, cap;
     /* [what][side][pair]: mean of the logarithms of blocks' medians, and how many */
@@ -48,22 +55,25 @@ int nt_check_plan_new(const struct nt_check_spec *spec, struct nt_check_plan **r
 {
     struct nt_check_plan *p;
 
-    if (spec->pairs < NT_CHECK_LEAST_PAIRS || spec->pairs > NT_CHECK_PAIRS) {
-        return nt_fail(err, NT_E_INVAL, 0, "%u pairs: must be %d to %d", spec->pairs,
-                       NT_CHECK_LEAST_PAIRS, NT_CHECK_PAIRS);
+    if (spec->least < NT_CHECK_LEAST_PAIRS || spec->most > NT_CHECK_PAIRS ||
+        spec->least > spec->most) {
+        return nt_fail(err, NT_E_INVAL, 0, "%u to %u pairs: must be %d to %d", spec->least,
+                       spec->most, NT_CHECK_LEAST_PAIRS, NT_CHECK_PAIRS);
     }
     p = calloc(1, sizeof(*p));
     if (p == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "check");
     }
     p->spec = *spec;
+    p->look = spec->least;
     nt_check_controls(p->controls);
     nt_rng_seed(&p->rng, spec->seed);
     p->cap = 1 + (size_t)whats(p) * SIDES * BLOCKS;
     p->queue = calloc(p->cap, sizeof(p->queue[0]));
     p->x = calloc(whats(p), sizeof(p->x[0]));
     p->blocks = calloc(whats(p), sizeof(p->blocks[0]));
-    if (p->queue == NULL || p->x == NULL || p->blocks == NULL) {
+    p->state = calloc(spec->nrows + 1, sizeof(p->state[0]));
+    if (p->queue == NULL || p->x == NULL || p->blocks == NULL || p->state == NULL) {
         nt_check_plan_free(p);
         return nt_fail(err, NT_E_NOMEM, 0, "check");
     }
@@ -77,6 +87,7 @@ void nt_check_plan_free(struct nt_check_plan *p)
         free(p->queue);
         free(p->x);
         free(p->blocks);
+        free(p->state);
         free(p);
     }
 }
@@ -104,6 +115,7 @@ static void start(struct nt_check_plan *p)
     }
     e->step.ngangs = SIDES;
     p->alive = true;
+    p->pair_ns = p->spent_ns;
 }
 
 /* ------------------------------------------------------------------ blocks */
@@ -160,14 +172,16 @@ static void push_block(struct nt_check_plan *p, uint32_t what, unsigned side, bo
     e->step.cs = e->step.m.cs;
 }
 
-/* Each row's blocks close together, in the order A B B A B A A B. */
+/* Blocks of each row that is not told yet close together, in the order A B B A B A A B. */
 static void push_blocks(struct nt_check_plan *p)
 {
     uint32_t order[NT_CHECK_ROWS + NT_CHECK_CONTROLS];
-    size_t n = whats(p);
+    size_t n = 0;
 
-    for (uint32_t i = 0; i < n; i++) {
-        order[i] = i;
+    for (uint32_t i = 0; i < whats(p); i++) {
+        if (i >= p->spec.nrows || !p->state[i].told) {
+            order[n++] = i;
+        }
     }
     nt_rng_shuffle(&p->rng, order, n);
     for (size_t i = 0; i < n; i++) {
@@ -191,24 +205,83 @@ static void clear_pair(struct nt_check_plan *p)
     }
 }
 
+/* ------------------------------------------------------------------ looks */
+
+/* A row's logarithms in each pair, NAN where there is none. */
+static void values(const struct nt_check_plan *p, size_t what, double v[SIDES][NT_CHECK_PAIRS])
+{
+    for (unsigned side = 0; side < SIDES; side++) {
+        for (unsigned k = 0; k < p->pair; k++) {
+            v[side][k] = p->blocks[what][side][k] > 0 ? p->x[what][side][k] : NAN;
+        }
+    }
+}
+
+/* Judges the rows that are not told yet; the last look spends what is left of the chances. Returns
+ * whether there is one that further pairs could tell. */
+static bool look(struct nt_check_plan *p, bool last)
+{
+    double v[SIDES][NT_CHECK_PAIRS];
+    double spent = last ? 1 : nt_check_spent(p->pair, p->spec.most), share = spent - p->spent;
+    bool open = false;
+
+    for (size_t i = 0; i < p->spec.nrows; i++) {
+        struct nt_check_row *r = &p->spec.rows[i], seen = *r;
+        if (p->state[i].told) {
+            continue;
+        }
+        values(p, i, v);
+        nt_check_row_judge(r, v[DEFAULT], v[TUNED], p->pair, NT_CHECK_MISS * share,
+                           NT_CHECK_ALARM / (double)p->spec.nrows * share);
+        if (p->state[i].faulty) {
+            r->verdict = seen.verdict;
+            memcpy(r->why, seen.why, sizeof(r->why));
+        }
+        p->state[i].told =
+            p->state[i].faulty || r->verdict == NT_CK_HOLDS || r->verdict == NT_CK_DRIFTED;
+        open = open || !p->state[i].told;
+    }
+    p->spent = spent;
+    return open;
+}
+
+static bool affordable(const struct nt_check_plan *p)
+{
+    return p->pair < p->spec.least || p->spec.budget_ns == 0 ||
+           p->spent_ns + p->longest_ns <= p->spec.budget_ns;
+}
+
+/* After a whole pair: another one, or is everything told? */
+static void decide(struct nt_check_plan *p)
+{
+    uint64_t took = p->spent_ns - p->pair_ns;
+    bool last;
+
+    p->longest_ns = took > p->longest_ns ? took : p->longest_ns;
+    last = p->pair == p->spec.most || !affordable(p);
+    if (last || p->pair == p->look) {
+        p->done = !look(p, last) || last;
+        p->look = nt_check_next_look(p->pair, p->spec.most);
+    }
+}
+
 static void refill(struct nt_check_plan *p)
 {
     p->head = p->tail = 0;
-    if (!p->alive && !p->lost && p->pair < p->spec.pairs) {
-        start(p);
-        push_blocks(p);
-    } else if (p->alive) {
+    if (p->alive) {
         (void)push(p, NT_DO_STOP);
         p->alive = false;
-        p->pair += !p->lost;
-    } else if (p->lost && ++p->redo <= MAX_REDO && p->pair < p->spec.pairs) {
+    } else if (p->lost && ++p->redo > MAX_REDO) {
         clear_pair(p);
-        p->lost = false;
+        p->done = true;
+        (void)look(p, true);
     } else {
         if (p->lost) {
             clear_pair(p);
+            p->lost = false;
         }
-        p->done = true;
+        start(p);
+        push_blocks(p);
     }
 }
 
@@ -238,8 +311,9 @@ static bool as_asked(const struct nt_executed *x, const struct nt_call *call)
             (call->channels == 0 || x->channels <= call->channels));
 }
 
-static void fault(struct nt_check_row *r, const char *what, const char *words)
+static void fault(struct nt_check_row *r, bool *faulty, const char *what, const char *words)
 {
+    *faulty = true;
     r->verdict = NT_CK_DRIFTED;
     (void)snprintf(r->why, sizeof(r->why), "%s%s%.100s", what, words[0] != '\0' ? ": " : "", words);
 }
@@ -247,18 +321,20 @@ static void fault(struct nt_check_row *r, const char *what, const char *words)
 static void tell_row(struct nt_check_plan *p, const struct entry *e, const struct nt_result *x)
 {
     struct nt_check_row *r = &p->spec.rows[e->what];
+    bool *faulty = &p->state[e->what].faulty;
     char text[48];
 
     if (x->status == NT_ST_NOT_RECORDED) {
+        *faulty = true;
         r->verdict = NT_CK_NOT_MEASURED;
         (void)snprintf(r->why, sizeof(r->why), "%.150s", x->error);
     } else if (e->side == TUNED && x->status == NT_ST_WRONG) {
-        fault(r, "wrong data", x->error);
+        fault(r, faulty, "wrong data", x->error);
     } else if (e->side == TUNED && x->status == NT_ST_UNAVAILABLE) {
-        fault(r, "NCCL does not offer it any more", x->error);
+        fault(r, faulty, "NCCL does not offer it any more", x->error);
     } else if ((e->step.m.flags & NT_M_READBACK) != 0 && x->status == NT_ST_OK &&
                !as_asked(&x->executed, &r->call)) {
-        fault(r, "the row is not in use, NCCL ran",
+        fault(r, faulty, "the row is not in use, NCCL ran",
               nt_executed_text(&x->executed, text, sizeof(text)));
     }
 }
@@ -270,6 +346,7 @@ int nt_check_tell(void *plan, const struct nt_plan_outcome *o, struct nt_err *er
     bool gone = o->lost;
 
     (void)err;
+    p->spent_ns += o->elapsed_ns;
     p->seq += e->step.kind == NT_DO_START ? e->step.ngangs : (size_t)(e->step.kind != NT_DO_STOP);
     for (size_t i = 0; e->step.kind == NT_DO_START && i < SIDES; i++) {
         gone = gone || o->gangs[i].status != NT_ST_OK;
@@ -288,6 +365,9 @@ int nt_check_tell(void *plan, const struct nt_plan_outcome *o, struct nt_err *er
     if (gone) { /* the rest of the pair is left out */
         p->head = p->tail = 0;
         p->lost = true;
+    } else if (e->step.kind == NT_DO_STOP && !p->lost) {
+        p->pair++;
+        decide(p);
     }
     return 0;
 }
@@ -295,28 +375,16 @@ int nt_check_tell(void *plan, const struct nt_plan_outcome *o, struct nt_err *er
 unsigned nt_check_judge(struct nt_check_plan *p,
                         struct nt_check_control controls[NT_CHECK_CONTROLS])
 {
-    double v[SIDES][NT_CHECK_PAIRS], both[SIDES * NT_CHECK_PAIRS];
+    double v[SIDES][NT_CHECK_PAIRS];
 
-    for (size_t i = 0; i < whats(p); i++) {
-        size_t n = 0;
+    for (size_t i = 0; i < NT_CHECK_CONTROLS; i++) {
+        double both[SIDES * NT_CHECK_PAIRS];
+        values(p, p->spec.nrows + i, v);
         for (unsigned k = 0; k < p->pair; k++) {
-            for (unsigned side = 0; side < SIDES; side++) {
-                bool known = p->blocks[i][side][k] > 0;
-                v[side][k] = known ? p->x[i][side][k] : NAN;
-                if (known) {
-                    both[n++] = v[side][k];
-                }
-            }
+            both[SIDES * k] = v[DEFAULT][k];
+            both[SIDES * k + 1] = v[TUNED][k];
         }
-        if (i < p->spec.nrows) {
-            struct nt_check_row *r = &p->spec.rows[i];
-            r->ratio = nt_estimate_pairs(v[DEFAULT], v[TUNED], p->pair, 0.95);
-            r->log_default = nt_estimate(v[DEFAULT], p->pair, 0.95);
-            r->log_tuned = nt_estimate(v[TUNED], p->pair, 0.95);
-            nt_check_row_judge(r);
-        } else {
-            p->controls[i - p->spec.nrows].log_ns = nt_estimate(both, n, 0.95);
-        }
+        p->controls[i].log_ns = nt_estimate(both, (size_t)p->pair * SIDES, 0.95);
     }
     memcpy(controls, p->controls, sizeof(p->controls));
     return p->pair;

@@ -151,12 +151,25 @@ double nt_detectable(double sd, size_t n, double alpha, double power)
 
 size_t nt_pairs_needed(double effect, double sd, double alpha, double power, size_t max)
 {
-    for (size_t n = 2; n <= max; n++) {
-        if (nt_power(effect, sd, n, alpha) >= power) {
-            return n;
+    size_t low = 1, high = 2; /* low never suffices */
+
+    while (high < max && nt_power(effect, sd, high, alpha) < power) {
+        low = high;
+        high *= 2;
+    }
+    high = high < max ? high : max;
+    if (high < 2 || nt_power(effect, sd, high, alpha) < power) {
+        return 0;
+    }
+    while (high - low > 1) {
+        size_t mid = low + (high - low) / 2;
+        if (nt_power(effect, sd, mid, alpha) < power) {
+            low = mid;
+        } else {
+            high = mid;
         }
     }
-    return 0;
+    return high;
 }
 
 /* Sums of the one-way analysis of variance with unequal group sizes. */
