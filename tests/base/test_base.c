@@ -155,6 +155,15 @@ static void test_sha256(void **state)
     assert_string_equal(hex, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
+static void test_turns(void **state)
+{
+    static const unsigned turns[] = {0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0};
+    (void)state;
+    for (unsigned i = 0; i < sizeof(turns) / sizeof(turns[0]); i++) {
+        assert_int_equal(nt_rng_abba(i), turns[i]);
+    }
+}
+
 static void test_rng_repeats(void **state)
 {
     struct nt_rng a, b;
@@ -580,6 +589,7 @@ int main(void)
         cmocka_unit_test(test_suggestion),
         cmocka_unit_test(test_buf_limit),
         cmocka_unit_test(test_sha256),
+        cmocka_unit_test(test_turns),
         cmocka_unit_test(test_rng_repeats),
         cmocka_unit_test(test_options),
         cmocka_unit_test(test_bad_options),

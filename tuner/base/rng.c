@@ -70,3 +70,12 @@ void nt_rng_shuffle(struct nt_rng *r, uint32_t *items, size_t n)
         items[j] = t;
     }
 }
+
+unsigned nt_rng_abba(unsigned i)
+{
+    unsigned odd = 0;
+    for (; i != 0; i >>= 1) {
+        odd ^= i & 1U;
+    }
+    return odd;
+}

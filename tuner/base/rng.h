@@ -16,3 +16,6 @@ uint64_t nt_rng_below(struct nt_rng *r, uint64_t n); /* uniform in [0, n), n > 0
 double nt_rng_unit(struct nt_rng *r);                /* uniform in [0, 1) */
 double nt_rng_normal(struct nt_rng *r); /* standard normal (Box-Muller, one value used) */
 void nt_rng_shuffle(struct nt_rng *r, uint32_t *items, size_t n);
+/* Who of two comes first in turn i: 0 1 1 0 1 0 0 1 … (Thue and Morse's order). Neither what grows
+ * with time nor what grows faster than it favours one of them. */
+unsigned nt_rng_abba(unsigned i);

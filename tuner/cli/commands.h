@@ -21,6 +21,7 @@ extern const struct nt_command nt_cmd_jobs;
 extern const struct nt_command nt_cmd_query;
 extern const struct nt_command nt_cmd_merge;
 extern const struct nt_command nt_cmd_run;
+extern const struct nt_command nt_cmd_ab;
 extern const struct nt_command nt_cmd_note;
 extern const struct nt_command nt_cmd_diff;
 extern const struct nt_command nt_cmd_doctor;

@@ -16,6 +16,7 @@ static const struct nt_command *const commands[] = {
     &nt_cmd_topo,
     &nt_cmd_predict,
     &nt_cmd_run,
+    &nt_cmd_ab,
     &nt_cmd_note,
     &nt_cmd_diff,
     &nt_cmd_install,

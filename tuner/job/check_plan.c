@@ -188,8 +188,7 @@ static void push_blocks(struct nt_check_plan *p)
         unsigned a = (unsigned)nt_rng_below(&p->rng, 2);
         unsigned blocks = order[i] < p->spec.nrows ? BLOCKS : BLOCKS / 2; /* controls are quiet */
         for (unsigned b = 0; b < SIDES * blocks; b++) {
-            unsigned second = (b ^ (b >> 1) ^ (b >> 2)) & 1U; /* Thue and Morse's order */
-            push_block(p, order[i], a ^ second, b < SIDES && p->pair == 0);
+            push_block(p, order[i], a ^ nt_rng_abba(b), b < SIDES && p->pair == 0);
         }
     }
 }

@@ -215,3 +215,19 @@ void nt_guard_end(struct nt_guard *g)
         g->pid = 0;
     }
 }
+
+void nt_guard_finish(struct nt_guard *g)
+{
+    if (g->pid != 0) {
+        (void)close(g->fd);
+        g->fd = -1;
+    }
+}
+
+bool nt_guard_gone(struct nt_guard *g)
+{
+    if (g->pid != 0 && waitpid(g->pid, NULL, WNOHANG) != 0) {
+        g->pid = 0;
+    }
+    return g->pid == 0;
+}

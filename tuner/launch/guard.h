@@ -33,3 +33,8 @@ void nt_guard_add(const struct nt_guard *g, pid_t group);
 void nt_guard_drop(const struct nt_guard *g, pid_t group); /* it has ended; its number is free */
 /* The guard ends, and ends nobody. */
 void nt_guard_end(struct nt_guard *g);
+/* The guard ends, now, what is left of them, as it would at our end; then itself. The caller reaps
+ * its own children meanwhile: one that has ended and was not waited for counts as alive. */
+void nt_guard_finish(struct nt_guard *g);
+/* After nt_guard_finish(): whether that is done. */
+bool nt_guard_gone(struct nt_guard *g);
