@@ -16,13 +16,19 @@
 
 enum { LOOK_MS = 200, GRACE_MS = 5000, STUCK_MS = 20000 };
 
+/* Without those that whoever started us has us ignore (nohup): blocked they would not be ignored.
+ */
 static void our_signals(sigset_t *set)
 {
+    static const int all[] = {SIGINT, SIGTERM, SIGHUP, SIGCHLD};
+    struct sigaction now;
+
     (void)sigemptyset(set);
-    (void)sigaddset(set, SIGINT);
-    (void)sigaddset(set, SIGTERM);
-    (void)sigaddset(set, SIGHUP);
-    (void)sigaddset(set, SIGCHLD);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        if (all[i] == SIGCHLD || sigaction(all[i], NULL, &now) != 0 || now.sa_handler != SIG_IGN) {
+            (void)sigaddset(set, all[i]);
+        }
+    }
 }
 
 int nt_ab_signals_open(int *ret_fd, struct nt_err *err)
