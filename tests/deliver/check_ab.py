@@ -13,7 +13,7 @@ import unittest
 
 from check_run import DESPITE, LIVE, NCCLTUNE, PLUGINS, SAMPLE, TOPO, Case
 
-COMM = f"{LIVE} NCCL_BUFFSIZE; "  # a communicator with the plugins, and a receipt
+COMM = f"{LIVE} NCCL_BUFFSIZE ranks:8; "  # a communicator with the plugins, and a receipt
 FIGURE = ("--figure", "tok/s=speed: ([0-9.,]+)")
 FASTER = COMM + 'n=$(cat n 2>/dev/null || echo 0); echo $((n + 1)) >n; ' \
     'if [ -n "$NCCL_BUFFSIZE" ]; then echo "speed: 11$((n % 3)).5"; else echo "speed: 10$((n % 2)).2"; fi'
@@ -145,7 +145,7 @@ class Ab(Case):
         r = self.ab(*FIGURE, script="unset NCCL_TUNER_PLUGIN NCCL_ENV_PLUGIN; " + COMM + "echo speed: 5", rc=1)
         self.assertIn("not proved", r.stderr)
         self.ab(*FIGURE, "--pairs", "2", "--unproven", script="echo speed: 5", rc=4)
-        r = self.ab(*FIGURE, script=f"{LIVE} NCCL_BUFFSIZE NCCL_BUFFSIZE=1; echo speed: 5", rc=1)
+        r = self.ab(*FIGURE, script=f"{LIVE} NCCL_BUFFSIZE NCCL_BUFFSIZE=1 ranks:8; echo speed: 5", rc=1)
         self.assertIn("applied in 0 of 1", r.stderr)
 
     def test_no_receipts(self):
@@ -174,10 +174,13 @@ class Ab(Case):
         p.communicate(timeout=30)
         self.assertEqual(p.returncode, 5)
 
-    def test_two_ranks(self):
-        both = f"{LIVE} NCCL_BUFFSIZE & {LIVE} NCCL_BUFFSIZE; wait; echo speed: 5"
-        r = self.ab(*FIGURE, "--local-ranks", "2", "--pairs", "2", "--no-slower", "1", script=both)
+    def test_ranks_without(self):
+        """Receipts tell of how many ranks of this host there should be some."""
+        half = f"{LIVE} NCCL_BUFFSIZE ranks:4"
+        r = self.ab(*FIGURE, "--local-ranks", "2", "--pairs", "2", "--no-slower", "1", script=f"{half} & {half}; wait; echo speed: 5")
         self.assertIn("applied in 2 of 2", r.stdout)
+        r = self.ab(*FIGURE, script=f"{half} & env -u NCCL_TUNER_PLUGIN {half}; wait; echo speed: 5", rc=1)
+        self.assertIn("4 of 8 ranks of a communicator on this host left no receipt", r.stderr)
 
     def start(self, mark, **how):
         p = subprocess.Popen([NCCLTUNE, *map(str, self.words("--seconds", "--unproven", script=f"trap '' INT; setsid sleep {mark} & sleep {mark}"))],

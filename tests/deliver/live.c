@@ -1,7 +1,8 @@
 /* A process that has a communicator as NCCL makes one: loads the plugins that the environment
  * names, makes a communicator of 8 ranks, asks for the variables named on the command line, makes
  * some calls, says "ready" and lives until its standard input ends. Of its words NAME=VALUE is set
- * before, later:NAME=VALUE between its first communicator and a second one. */
+ * before, later:NAME=VALUE between its first communicator and a second one; with ranks:N it has N
+ * of the communicator's ranks, as a process with N GPUs. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include <unistd.h>
 
 #include "tests/plugin/host.h"
+
+enum { RANKS = 8 };
 
 static int ask_env(int argc, char **argv)
 {
@@ -44,11 +47,20 @@ static bool assign(char **argv, bool is_late)
     return any;
 }
 
+static int ranks_here(char **argv)
+{
+    int n = 1;
+    for (; *argv != NULL; argv++) {
+        n = strncmp(*argv, "ranks:", 6) == 0 ? (int)strtol(*argv + 6, NULL, 10) : n;
+    }
+    return n >= 1 && n <= RANKS ? n : 1;
+}
+
 static int communicate(const struct host *h, void **ctx)
 {
     struct host_call call = {.abi = 5, .coll = NT_TABLE_ALL_REDUCE, .bytes = 16384};
 
-    if (host_init(h, 5, 8, 1, ctx) != NT_NCCL_SUCCESS) {
+    if (host_init(h, 5, RANKS, 1, ctx) != NT_NCCL_SUCCESS) {
         return 1;
     }
     for (int i = 0; i < 3; i++) {
@@ -62,7 +74,7 @@ static int communicate(const struct host *h, void **ctx)
 int main(int argc, char **argv)
 {
     struct host h;
-    void *ctx[2] = {NULL, NULL};
+    void *ctx[RANKS + 1] = {NULL};
     char byte;
 
     (void)assign(argv + 1, false);
@@ -71,8 +83,12 @@ int main(int argc, char **argv)
     }
     if (getenv("NCCL_TUNER_PLUGIN") != NULL) {
         host_open(&h);
-        if (communicate(&h, &ctx[0]) != 0 ||
-            (assign(argv + 1, true) && communicate(&h, &ctx[1]) != 0)) {
+        for (int i = 0; i < ranks_here(argv + 1); i++) {
+            if (communicate(&h, &ctx[i]) != 0) {
+                return 1;
+            }
+        }
+        if (assign(argv + 1, true) && communicate(&h, &ctx[RANKS]) != 0) {
             return 1;
         }
     }
@@ -80,7 +96,7 @@ int main(int argc, char **argv)
     (void)fflush(stdout);
     while (read(STDIN_FILENO, &byte, 1) > 0) {
     }
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i <= RANKS; i++) {
         if (ctx[i] != NULL && host_end(&h, 5, ctx[i]) != NT_NCCL_SUCCESS) {
             return 1;
         }

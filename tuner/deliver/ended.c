@@ -10,7 +10,17 @@
 #include "tuner/base/json.h"
 #include "tuner/deliver/safe.h"
 
-enum { MOST_RANKS = 1024, MAX_TABLE = 4 << 20 };
+enum { MOST_RANKS = 1024, MAX_TABLE = 4 << 20, MOST_COMMS = 512 };
+
+/* Communicators within this host: what several receipts say of one belongs together. */
+struct comms {
+    struct {
+        uint64_t id;
+        uint32_t ranks, seen;
+    } v[MOST_COMMS];
+    unsigned n;
+    bool lost; /* not all were kept: nothing can be said of missing ones */
+};
 
 bool nt_ended_can_prove(const json_t *manifest)
 {
@@ -104,16 +114,63 @@ static void judge(const struct nt_buf *receipt, const struct nt_buf *vars,
     }
 }
 
+/* With several hosts it is not known how many of the ranks should be here. */
+static void count_ranks(const struct nt_buf *receipt, struct comms *all)
+{
+    struct nt_receipt_head head;
+    struct nt_receipt_comm c;
+
+    if (nt_receipt_read(receipt->data, receipt->len, &head, NULL) != 0) {
+        return;
+    }
+    all->lost = all->lost || head.ncomms > NT_RECEIPT_COMMS;
+    for (uint32_t i = 0; i < NT_RECEIPT_COMMS; i++) {
+        unsigned k = 0;
+        if (!nt_receipt_comm(receipt->data, i, &c) || c.nnodes != 1 || c.id == 0) {
+            continue;
+        }
+        while (k < all->n && (all->v[k].id != c.id || all->v[k].ranks != c.nranks)) {
+            k++;
+        }
+        if (k == MOST_COMMS) {
+            all->lost = true;
+            return;
+        }
+        if (k == all->n) {
+            all->v[all->n].id = c.id;
+            all->v[all->n].seen = 0;
+            all->v[all->n++].ranks = c.nranks;
+        }
+        all->v[k].seen++;
+    }
+}
+
+static void judge_ranks(const struct comms *all, struct nt_ended *ret)
+{
+    for (unsigned k = 0; k < all->n && !all->lost; k++) {
+        unsigned missing = all->v[k].seen < all->v[k].ranks ? all->v[k].ranks - all->v[k].seen : 0;
+        if (missing > ret->missing) {
+            ret->missing = missing;
+            ret->of = all->v[k].ranks;
+        }
+    }
+    if (ret->missing > 0 && ret->why[0] == '\0') {
+        (void)snprintf(ret->why, sizeof(ret->why),
+                       "%u of %u ranks of a communicator on this host left no receipt",
+                       ret->missing, ret->of);
+    }
+}
+
 static void keep_reason(const struct nt_doctor_verdict *v, uint32_t pid, struct nt_ended *ret)
 {
-    if (v->verdict != NT_DR_APPLIED && ret->why[0] == '\0') {
+    if (v->counts && v->verdict != NT_DR_APPLIED && ret->why[0] == '\0') {
         (void)snprintf(ret->why, sizeof(ret->why), "process %u: %.200s", pid,
                        v->n > 0 ? v->reason[0] : nt_doctor_names[v->verdict]);
     }
 }
 
 static size_t judge_all(int folder, const json_t *manifest, struct nt_doctor_verdict *v,
-                        struct nt_ended *ret)
+                        struct comms *all, struct nt_ended *ret)
 {
     const char *id = nt_json_opt_str(manifest, "id", "");
     const json_t *profile = json_object_get(manifest, "profile");
@@ -140,6 +197,7 @@ static size_t judge_all(int folder, const json_t *manifest, struct nt_doctor_ver
         }
         judge(&receipt, &vars, have_table ? &table : NULL, nt_json_opt_str(profile, "hash", ""),
               &v[n]);
+        count_ranks(&receipt, all);
         keep_reason(&v[n], (uint32_t)strtoul(e->d_name, NULL, 10), ret);
         n++;
     }
@@ -155,23 +213,30 @@ static size_t judge_all(int folder, const json_t *manifest, struct nt_doctor_ver
 int nt_ended(const json_t *manifest, struct nt_ended *ret, struct nt_err *err)
 {
     struct nt_doctor_verdict *v = calloc(MOST_RANKS, sizeof(*v));
+    struct comms *comms = calloc(1, sizeof(*comms));
     char path[PATH_MAX];
     struct nt_why why = {""};
     struct nt_ended found = {.receipts = 0};
     int folder;
 
-    if (v == NULL) {
+    if (v == NULL || comms == NULL) {
+        free(v);
+        free(comms);
         return nt_fail(err, NT_E_NOMEM, 0, "receipts");
     }
     folder = nt_receipt_folder(path, sizeof(path), &why);
     if (folder < 0) {
         free(v);
+        free(comms);
         return nt_fail(err, NT_E_MISSING, 0, "no folder of receipts: %s", why.text);
     }
-    found.receipts = (unsigned)judge_all(folder, manifest, v, &found);
+    found.receipts = (unsigned)judge_all(folder, manifest, v, comms, &found);
+    judge_ranks(comms, &found);
     nt_doctor_job(v, found.receipts, false, &found.job);
+    found.job.applied = found.job.applied && found.missing == 0;
     (void)close(folder);
     free(v);
+    free(comms);
     *ret = found;
     return 0;
 }

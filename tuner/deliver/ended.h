@@ -9,9 +9,11 @@
 #include "tuner/deliver/doctor.h"
 
 struct nt_ended {
-    struct nt_doctor_job job; /* counted, applied, and a sentence */
+    struct nt_doctor_job job; /* counted, applied (not when ranks are missing), and a sentence */
     unsigned receipts;
-    char why[256]; /* of the first process in which it was not wholly applied; "" */
+    unsigned missing,
+        of;        /* ranks of a communicator on this host alone, of which no receipt tells */
+    char why[256]; /* of the first rank in which it was not wholly applied; "" */
 };
 /* manifest: of `run`. Receipts are those of this user that name its id, in the folder that
  * processes of this environment use. */
