@@ -144,7 +144,8 @@ struct nt_profile {
         const char *id, *mask;    /* 12 hex; hex of the known groups */
         struct nt_assigns groups; /* name → SHA-256 */
     } identity;
-    struct nt_texts health; /* findings; none: healthy */
+    struct nt_texts health;   /* findings; none: healthy */
+    struct nt_texts warnings; /* what was odd while it was measured */
     struct {
         const char *nccl, *nccl_sha256, *cuda, *driver, *gpu;
     } stack;

@@ -183,6 +183,7 @@ static const struct field profile_fields[] = {
     {"rig", PART, 0, NEEDED, 0, rig_fields, 0},
     {"identity", PART, 0, NEEDED, 0, identity_fields, 0},
     {"health", TEXTS, AT(nt_profile, health), 0, 0, 0, 0},
+    {"warnings", TEXTS, AT(nt_profile, warnings), 0, 0, 0, 0},
     {"stack", PART, 0, NEEDED, 0, stack_fields, 0},
     {"ranks", UINT, AT(nt_profile, ranks), NEEDED, 0, 0, 0},
     {"nodes", UINT, AT(nt_profile, nodes), NEEDED, 0, 0, 0},

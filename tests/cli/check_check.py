@@ -49,7 +49,7 @@ def check_recording(p):
     out = p.call("check", "p.json", *REC, says="it holds")
     assert "control: not measured on this rig" in out, out
     d = json.loads(p.call("check", "1", *REC, "--format", "json", "--seed", "2"))  # a job's profile, by its number
-    assert d["verdict"] == "holds" and d["last_check"] == 1 and d["check"] == 2 and 3 <= d["pairs"] <= 12, d
+    assert d["verdict"] == "holds" and d["last_check"] == 1 and d["check"] == 2 and 3 <= d["pairs"] <= 24, d
     assert d["pairs"] == max(r["pairs"] for r in d["rows"]), d
     assert all(r["verdict"] == "holds" and r["lo"] > 0 for r in d["rows"]) and len(d["rows"]) >= 2, d
     p.call("check", p.change("more.json", more_gain), *REC, code=1, says="it has drifted")

@@ -60,6 +60,7 @@ bad = [
     (["backends", "classes"], None),
     (["backends", "asked"], ["rccl"]),
     (["health"], ["two\nlines"]),
+    (["warnings"], ["two\nlines"]),
     (["delivery", "hash"], "0"),
 ]
 for path, value in bad:

@@ -25,14 +25,14 @@ struct check_args {
 static const char *const formats[] = {"text", "json", NULL};
 static const char *const paces[] = {"none", "real", NULL};
 static const struct check_args defaults = {
-    .rig = "auto", .format = "text", .pace = "none", .pairs = "3:12", .seed = 1};
+    .rig = "auto", .format = "text", .pace = "none", .pairs = "3:24", .seed = 1};
 
 #define T check_args
 static const struct nt_opt opts[] = {
     NT_OPT(
         NT_O_STR, T, pairs, "pairs", 0, "MIN:MAX",
         "pairs of fresh gangs, 2 to 256; rows that MIN cannot tell get more, up to MAX; one number "
-        "is both (default 3:12)"),
+        "is both (default 3:24)"),
     NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
            "begin no pair after the first MIN that would not end within this time (default none)"),
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
@@ -263,7 +263,7 @@ static int exit_of(const struct nt_check_outcome *o)
     }
 }
 
-/* "3:12", or "8" for both. */
+/* "3:24", or "8" for both. */
 static int parse_pairs(const char *text, unsigned *ret_least, unsigned *ret_most,
                        struct nt_err *err)
 {
@@ -517,7 +517,8 @@ const struct nt_command nt_cmd_check = {
         "every row at its inside size in each mode that it serves, blocks in turns, and beside "
         "them copies within the device and kernel launches. Rows that cannot be told yet get "
         "further "
-        "pairs and are looked at again when the pairs have doubled (3, 6, 12), until each is told "
+        "pairs and are looked at again when the pairs have doubled (3, 6, 12, 24), until each is "
+        "told "
         "or "
         "a limit is reached. The chances of error hold over all looks together: the check says of "
         "a profile that is true that some row has drifted, 1 %; a row is said to hold that gains "

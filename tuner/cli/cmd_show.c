@@ -53,6 +53,9 @@ static void print_head(const struct nt_profile *p)
     for (size_t i = 0; i < p->health.n; i++) {
         (void)printf("health     %s\n", p->health.v[i]);
     }
+    for (size_t i = 0; i < p->warnings.n; i++) {
+        (void)printf("warning    %s\n", p->warnings.v[i]);
+    }
     for (size_t i = 0; i < p->site.n; i++) {
         (void)printf("site       %s=%s\n", p->site.v[i].name, p->site.v[i].value);
     }

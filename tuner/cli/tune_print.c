@@ -99,6 +99,9 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
                      served);
     }
     print_detectable(p);
+    for (size_t i = 0; i < p->warnings.n; i++) {
+        (void)printf("warning: %s\n", p->warnings.v[i]);
+    }
     idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
     (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
                  (unsigned long long)o->trials, (unsigned long long)o->totals.gangs, wall);

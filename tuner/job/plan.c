@@ -96,6 +96,7 @@ void nt_plan_free(struct nt_plan *p)
     nt_refine_free(p->refine);
     confirm_free(p);
     backends_free(p);
+    nt_drift_free(&p->drift);
     free(p->result.backend_classes);
     free(p->result.classes);
     free(p->points);
@@ -471,6 +472,29 @@ static void account(struct nt_plan *p, const struct nt_plan_step *s, uint64_t el
     p->result.stage_ns[s->stage] += elapsed_ns;
 }
 
+/* What tells whether the machine gets slower: see drift.h. */
+static void note_drift(struct nt_plan *p, const struct todo *t, const struct nt_result *r)
+{
+    const struct nt_case *cs = &t->step.m.cs;
+    enum nt_drift_kind kind;
+    uint64_t what;
+
+    if (t->purpose == FOR_BLOCK && t->step.m.call.algo < 0) {
+        kind = NT_DRIFT_WITHIN;
+    } else if (t->purpose == FOR_CHECK && t->step.arm == NT_ARM_DEFAULT) {
+        kind = NT_DRIFT_OF_DEFAULT;
+    } else if (t->purpose == FOR_CHECK && t->step.arm == NT_ARM_TABLE) {
+        kind = NT_DRIFT_OF_TUNED;
+    } else {
+        return;
+    }
+    what = nt_mix(cs->bytes, cs->coll | (uint64_t)cs->dtype << 8 | (uint64_t)cs->place << 16 |
+                                 (uint64_t)cs->mode << 24 |
+                                 (uint64_t)(t->step.m.flags & ~(uint32_t)NT_M_READBACK) << 32);
+    what = nt_mix(what, p->confirm.again); /* another table */
+    nt_drift_add(&p->drift, kind, t->step.gang, what, plan_log_median(r));
+}
+
 int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_err *err)
 {
     struct todo t;
@@ -499,6 +523,7 @@ int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_e
         p->trials++;
         if (o->result->status == NT_ST_OK) {
             p->losses = 0;
+            note_drift(p, &t, o->result);
         }
         /* A table's gang asks for nothing itself, whatever its step says. */
         if ((t.step.m.call.algo < 0 || t.step.arm == NT_ARM_TABLE) &&

@@ -12,6 +12,7 @@
  */
 #pragma once
 #include "probes/protocol/protocol.h"
+#include "tuner/job/drift.h"
 #include "tuner/job/spec.h"
 
 enum nt_arm {
@@ -187,7 +188,8 @@ struct nt_plan_result {
         char text[160];
     } not_checked[64];
     size_t nnot_checked;
-    uint64_t stage_ns[NT_STAGE_COUNT]; /* time that gangs held the GPUs */
+    struct nt_est drift[NT_DRIFT_COUNT]; /* n 0: cannot be told */
+    uint64_t stage_ns[NT_STAGE_COUNT];   /* time that gangs held the GPUs */
     uint64_t grid_ns; /* what the exhaustive grid would have taken, from the job's own times */
     unsigned pairs;
 };

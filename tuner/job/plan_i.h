@@ -244,6 +244,7 @@ struct nt_plan {
     bool gate_started;
     struct confirm confirm;
     struct backends backends;
+    struct nt_drift_log drift;
 
     double best_gain;
     struct nt_case best_case;

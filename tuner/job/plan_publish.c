@@ -479,6 +479,9 @@ bool publish_refill(struct nt_plan *p)
     plan_stop(p);
     r->pairs = p->spec.pairs;
     r->grid_ns = grid_ns(p);
+    for (int k = 0; k < NT_DRIFT_COUNT; k++) {
+        r->drift[k] = nt_drift_of(&p->drift, (enum nt_drift_kind)k);
+    }
     for (uint32_t s = 0; s < p->nsettings && r->nsettings < NT_MAX_SETTINGS; s++) {
         if (p->settings[s].cells != NULL || p->settings[s].status != NT_ST_OK) {
             struct nt_setting_score *out = &r->settings[r->nsettings++];

@@ -397,6 +397,13 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
          "here"},
     };
 
+    for (int k = 0; k < NT_DRIFT_COUNT; k++) {
+        char text[240];
+        if (nt_drift_found(&r->drift[k])) {
+            nt_drift_text((enum nt_drift_kind)k, &r->drift[k], text, sizeof(text));
+            *NT_PROFILE_ADD(p, &p->warnings) = nt_profile_text(p, text);
+        }
+    }
     for (size_t i = 0; i < r->nnot_checked; i++) {
         struct nt_noted *n = NT_PROFILE_ADD(p, &p->not_checked);
         *n = (struct nt_noted){
