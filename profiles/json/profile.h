@@ -148,6 +148,7 @@ struct nt_profile {
     struct nt_texts warnings; /* what was odd while it was measured */
     struct {
         const char *nccl, *nccl_sha256, *cuda, *driver, *gpu;
+        const char *framework; /* "torch 2.8.0, sglang 0.5.12"; NULL: its probe did not measure */
     } stack;
     unsigned ranks, nodes;
     const char *placement;  /* placement class, "" when there is one */

@@ -112,6 +112,7 @@ static const struct field stack_fields[] = {
     {"cuda", TEXT, AT(nt_profile, stack.cuda), 0, 0, 0, 0},
     {"driver", TEXT, AT(nt_profile, stack.driver), 0, 0, 0, 0},
     {"gpu", TEXT, AT(nt_profile, stack.gpu), 0, 0, 0, 0},
+    {"framework", TEXT, AT(nt_profile, stack.framework), 0, 0, 0, 0},
     {0}};
 static const struct field baseline_fields[] = {
     {"pristine", VARS, AT(nt_profile, baselines.pristine), 0, 0, 0, 0},

@@ -1,4 +1,5 @@
 """The framework probe: its tables against the C code's, its data against pattern.h's rules, and whole gangs over gloo."""
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from unittest import mock
 import driver
 
 sys.path.insert(0, str(driver.PROBE))
-from nccltune_probe import backends, barrier, protocol  # noqa: E402
+from nccltune_probe import backends, barrier, main, protocol  # noqa: E402
 
 PYTHON = driver.torch_python()
 FAULTY = pathlib.Path(__file__).resolve().parent / "faulty.py"
@@ -27,6 +28,23 @@ def names_of(table):
     text = (driver.SOURCE / "schema/vocab.c").read_text()
     body = re.search(r"%s\[[^]]*\] = \{(.*?)\};" % table, text, re.S).group(1)
     return tuple(re.findall(r'"([^"]+)"', body))
+
+
+class Versions(unittest.TestCase):
+    def test_what_a_rank_says_of_its_framework(self):
+        """The stack's key is made of these lines: tuner/job/facts.c."""
+        rank = object.__new__(main.Rank)
+        rank.torch = types.SimpleNamespace(__version__="2.8.0+cu129")
+        there = {"sglang": "0.5.12", "flashinfer-python": "0.6.1"}
+
+        def version(name):
+            if name not in there:
+                raise importlib.metadata.PackageNotFoundError(name)
+            return there[name]
+        with mock.patch("importlib.metadata.version", version):
+            lines = rank.describe().splitlines()
+        self.assertEqual(lines[0], "torch=2.8.0+cu129")
+        self.assertEqual([x for x in lines if x.startswith("engine.")], ["engine.sglang=0.5.12", "engine.flashinfer-python=0.6.1"])
 
 
 class Tables(unittest.TestCase):

@@ -88,9 +88,54 @@ static void test_placement_is_kept(void **state)
     json_decref(o);
 }
 
+/* A backend of one version of an engine is not that of another. */
+static void test_framework(void **state)
+{
+    char many[512] = "torch=2.8.0\n";
+    const struct {
+        const char *text, *says;
+    } rows[] = {
+        {"torch=2.8.0+cu129\npython=3.12.3\nengine.sglang=0.5.12\nengine.flashinfer-python=0.6\n"
+         "libnccl=/x/libnccl.so.2\n",
+         "torch 2.8.0+cu129, sglang 0.5.12, flashinfer-python 0.6"},
+        {"engine.vllm=0.11", "vllm 0.11"},
+        {"torch=2.8.0", "torch 2.8.0"},
+        {"torch=\nengine.=1\ntorchx=1\nengine.vllm\n\n", ""},
+        {"NCCL_DEBUG=INFO\nmy.torch=1\n", ""},
+        {"", ""},
+        {many, "torch 2.8.0"},
+    };
+    (void)state;
+    strcat(many, "engine.");
+    memset(many + strlen(many), 'x', 300);
+    strcat(many, "=1\n");
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_facts f = {0}, other, back;
+        struct nt_hello hello[1] = {{.world = 1, .nccl = 22809, .rig = "made-up"}};
+        struct nt_ready ready[1] = {{.text = (char *)rows[i].text}};
+        struct nt_err err = {0};
+        json_t *o;
+        assert_int_equal(nt_facts_take(&f, hello, ready, 1, NULL), 0);
+        assert_string_equal(f.framework, rows[i].says);
+        o = nt_facts_json(&f);
+        assert_int_equal(nt_facts_from_json(o, &back, NULL), 0);
+        assert_string_equal(back.framework, f.framework);
+        other = f;
+        (void)snprintf(other.framework, sizeof(other.framework), "torch 2.9.0");
+        assert_int_equal(nt_facts_same(&f, &back, &err), 0);
+        assert_int_equal(nt_facts_same(&f, &other, &err),
+                         f.framework[0] != '\0' ? -NT_E_MISSING : 0);
+        assert_true(f.framework[0] == '\0' || strstr(err.msg, "framework") != NULL);
+        json_decref(o);
+        nt_facts_done(&back);
+        nt_facts_done(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_framework),
         cmocka_unit_test(test_part_of_a_machine),
         cmocka_unit_test(test_placement_is_kept),
     };

@@ -48,6 +48,9 @@ static void print_head(const struct nt_profile *p)
                  p->placement != NULL ? p->placement : "");
     (void)printf("stack      NCCL %s, CUDA %s, driver %s, %s\n", known(p->stack.nccl),
                  known(p->stack.cuda), known(p->stack.driver), known(p->stack.gpu));
+    if (p->stack.framework != NULL && p->stack.framework[0] != '\0') {
+        (void)printf("framework  %s\n", p->stack.framework);
+    }
     (void)printf("rig        %s%s\n", nt_rig_names[p->rig],
                  p->rig != NT_RIG_NCCL ? " (functional: not a real node)" : "");
     for (size_t i = 0; i < p->health.n; i++) {

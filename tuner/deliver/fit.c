@@ -282,6 +282,11 @@ void nt_fit(const struct nt_profile *p, const struct nt_machine *m, const struct
     fit_identity(p, m, opts, ret);
     fit_health(p, m, opts, ret);
     fit_driver(p, m, opts, ret);
+    if (p->stack.framework != NULL && p->stack.framework[0] != '\0') {
+        add(ret, opts, NT_FIT_NOTE, NULL, false,
+            "its backends were measured under %.120s; what is loaded is not known before it runs",
+            p->stack.framework);
+    }
     fit_nccl(p, m, opts, ret);
     fit_placement(p, m, opts, ret);
     fit_site(p, opts, ret);

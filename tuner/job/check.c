@@ -127,6 +127,11 @@ void nt_check_fit(const struct nt_profile *p, const struct nt_facts *facts, cons
     fit_text(ret, despite, "nccl", "NCCL", p->stack.nccl, facts->nccl);
     fit_text(ret, despite, "driver", "driver", p->stack.driver, facts->driver);
     fit_text(ret, despite, "gpu", "GPU", p->stack.gpu, facts->gpu);
+    if (p->stack.framework != NULL && p->stack.framework[0] != '\0' &&
+        facts->framework[0] != '\0' && strcmp(p->stack.framework, facts->framework) != 0) {
+        differ(ret, "note", false, "framework: made with %.90s, here is %.90s", p->stack.framework,
+               facts->framework); /* a table is NCCL's alone */
+    }
     if (p->placement != NULL && strcmp(p->placement, facts->placement) != 0) {
         differ(ret, "placement", true, "made for %s%s, these are %s%s: name them by --devices",
                p->placement[0] != '\0' ? "GPUs of placement class " : "all GPUs of a machine",

@@ -108,7 +108,7 @@ static int put_place(struct nt_store *s, const struct nt_facts *f, const char *s
                                                                .nccl_sha256 = f->nccl_sha256,
                                                                .cuda = f->cuda,
                                                                .driver = f->driver,
-                                                               .framework = "",
+                                                               .framework = f->framework,
                                                                .gpu = f->gpu,
                                                                .site = site},
                                       &c->stack, err)

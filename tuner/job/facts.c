@@ -44,6 +44,29 @@ static void driver_text(const struct nt_hello *hello, bool replay, char *out, si
     nt_buf_done(&b);
 }
 
+/* Lines "torch=VERSION" and "engine.NAME=VERSION" of what a rank says of itself: versions that did
+ * not fit are left out whole. */
+static void framework_text(const char *text, char *out, size_t size)
+{
+    static const char *const keys[] = {"torch", "engine."};
+    size_t n = 0;
+
+    out[0] = '\0';
+    for (size_t len; *text != '\0'; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
+            size_t skip = k == 0 ? 0 : strlen(keys[k]), equal = strcspn(text, "=");
+            bool is = strncmp(text, keys[k], strlen(keys[k])) == 0 && equal > skip &&
+                      (k > 0 || equal == strlen(keys[k])) && equal + 1 < len;
+            if (is && n + 2 + (len - skip) < size) {
+                n += (size_t)snprintf(out + n, size - n, "%s%.*s %.*s", n > 0 ? ", " : "",
+                                      (int)(equal - skip), text + skip, (int)(len - equal - 1),
+                                      text + equal + 1);
+            }
+        }
+    }
+}
+
 static void take_health(struct nt_facts *f, const struct nt_topology *t)
 {
     f->health = json_array();
@@ -138,6 +161,7 @@ int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct
     }
     if (ready[0].text != NULL) {
         (void)snprintf(f->text, sizeof(f->text), "%s", ready[0].text);
+        framework_text(ready[0].text, f->framework, sizeof(f->framework));
     }
     f->known = true;
     return ready[0].topology_xml != NULL && ready[0].topology_xml[0] != '\0'
@@ -154,7 +178,8 @@ static const struct {
     size_t offset, size;
 } members[] = {MEMBER(host),      MEMBER(gpu),  MEMBER(nccl),      MEMBER(nccl_sha256),
                MEMBER(nccl_file), MEMBER(cuda), MEMBER(driver),    MEMBER(rig),
-               MEMBER(identity),  MEMBER(mask), MEMBER(placement), MEMBER(text)};
+               MEMBER(identity),  MEMBER(mask), MEMBER(placement), MEMBER(text),
+               MEMBER(framework)};
 
 int nt_facts_same(const struct nt_facts *was, const struct nt_facts *is, struct nt_err *err)
 {
@@ -165,6 +190,7 @@ int nt_facts_same(const struct nt_facts *was, const struct nt_facts *is, struct 
         {"NCCL", was->nccl, is->nccl},
         {"CUDA", was->cuda, is->cuda},
         {"driver", was->driver, is->driver},
+        {"framework", was->framework, is->framework},
         {"rig", was->rig, is->rig},
         {"identity", was->identity, is->identity},
         {"GPUs of placement class", was->placement, is->placement},

@@ -10,6 +10,7 @@ struct nt_facts {
     bool known;
     char host[64], gpu[64], nccl[24], nccl_sha256[65], nccl_file[256], cuda[24], driver[24],
         rig[24];
+    char framework[160]; /* "torch 2.8.0, sglang 0.5.12" of the framework's probe; "": another */
     char identity[16], mask[512];
     char placement[16]; /* class of the GPUs among the machine's; "": all of them, or not known */
     json_t *groups;     /* object name → hash, or NULL; owned */

@@ -61,6 +61,7 @@ static void fill_machine(struct nt_profile *p, const struct nt_facts *f)
     p->stack.nccl_sha256 = nt_profile_text(p, f->nccl_sha256);
     p->stack.cuda = nt_profile_text(p, f->cuda);
     p->stack.driver = nt_profile_text(p, f->driver);
+    p->stack.framework = f->framework[0] != '\0' ? nt_profile_text(p, f->framework) : NULL;
     p->stack.gpu = nt_profile_text(p, f->gpu);
 }
 

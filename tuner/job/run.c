@@ -213,7 +213,7 @@ static int store_facts(struct run *r, struct nt_err *err)
                                                                .nccl_sha256 = r->facts.nccl_sha256,
                                                                .cuda = r->facts.cuda,
                                                                .driver = r->facts.driver,
-                                                               .framework = "",
+                                                               .framework = r->facts.framework,
                                                                .gpu = r->facts.gpu,
                                                                .site = r->spec.fixed},
                                       &stack, err)
