@@ -340,9 +340,11 @@ def orphans(p, check):
                      encoding="utf-8")
     probe.chmod(0o700)
     job = p.start("tune", "--db", p.db, "--out", p.out, *p.world(probe=probe))
-    until(lambda: pids.exists() and len(pids.read_text().split()) == 4)
+    up = until(lambda: job.poll() is not None or pids.exists() and len(pids.read_text().split()) == 4, 60)
     job.kill()
-    job.communicate(timeout=20)
+    said = job.communicate(timeout=20)
+    if not check.that(up and pids.exists(), "ranks do not start:", *said):
+        return
     check.that(until(lambda: not alive(pids.read_text().split())), "ranks outlive their driver")
     check.that(until(lambda: not p.processes()), "a guard stays")
 
