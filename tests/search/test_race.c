@@ -424,6 +424,35 @@ static void test_one_noisy_arm(void **state)
     assert_true(missed <= 5);
 }
 
+/* Of the best arm's blocks in the first gang all but one are disturbed, to two to four times what
+ * they take: another is asked before it is out. A job that runs four gangs for other cases. */
+static void test_one_gang_drops_nobody(void **state)
+{
+    int missed = 0;
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct nt_race *r = start(DEFAULT_BEST, 12, seed);
+        struct nt_rng rng;
+        struct nt_ask ask;
+        uint32_t blocks = 0;
+        nt_rng_seed(&rng, seed);
+        world.effect[4] = -0.2;
+        for (uint32_t gang = 0; gang < 4; gang++) {
+            while (nt_race_next(r, gang, &ask)) {
+                bool disturbed = ask.arm == 4 && blocks++ > 0 && gang == 0;
+                double more = log(2.0) * (1.0 + nt_rng_unit(&rng));
+                double y = landscape_block(&world, gang, ask.arm, 1.0) + (disturbed ? more : 0.0);
+                assert_int_equal(nt_race_tell(r, gang, ask.arm, y, ask.samples, NULL), 0);
+            }
+        }
+        missed += nt_race_verdict(r).pick != 4;
+        nt_race_free(r);
+    }
+    if (missed > 4) {
+        fail_msg("missed in %d of 200", missed);
+    }
+}
+
 static void test_pinned_arms_stay(void **state)
 {
     struct nt_race *r = start(DEFAULT_BEST, 10, 4);
@@ -586,6 +615,7 @@ int main(void)
         cmocka_unit_test(test_a_gang_dies),
         cmocka_unit_test(test_a_gang_of_another_speed),
         cmocka_unit_test(test_one_noisy_arm),
+        cmocka_unit_test(test_one_gang_drops_nobody),
         cmocka_unit_test(test_pinned_arms_stay),
         cmocka_unit_test(test_rests),
         cmocka_unit_test(test_price),

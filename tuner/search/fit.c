@@ -372,16 +372,18 @@ static void redo_default_cell(struct fit *f)
 
 /* Takes the levels off the arm's blocks: their median, and how far from it a full block may lie;
  * false when there is none. */
-static bool typical(struct fit *f, const struct fit_arm *a, double *ret_mid, double *ret_limit)
+static bool typical(struct fit *f, struct fit_arm *a, double *ret_mid, double *ret_limit)
 {
     size_t n = 0;
     double spread = 0.0;
+    a->fastest = FIT_NONE;
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
         struct fit_obs *o = &f->obs[i];
         const struct fit_gang *g = &f->gangs[o->gang];
         o->above = has_level(g) ? o->y - level_at(g, o) : NAN;
         if (!isnan(o->above)) {
             f->scratch[n++] = o->above;
+            a->fastest = n == 1 || o->above < f->obs[a->fastest].above ? i : a->fastest;
         }
     }
     if (n == 0) {
@@ -628,4 +630,25 @@ double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_s
     }
     *ret_se = sqrt(var);
     return x->effect - y->effect;
+}
+
+double fit_effect_at_best(const struct fit *f, uint32_t arm, double *ret_se)
+{
+    const struct fit_arm *a = &f->arms[arm];
+    double against = -INFINITY, info = 0.0;
+    if (a->gangs == 1) {
+        const struct fit_obs *o = &f->obs[a->fastest];
+        *ret_se = sqrt(f->inter_var + f->block_var / o->weight);
+        return o->above - f->gangs[o->gang].shift;
+    }
+    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+        uint32_t g = first_bit(left);
+        const struct fit_cell *c = fit_cell(f, arm, g);
+        double of_cell = cell_info(f, a, c);
+        double speaks = of_cell * (c->mean - f->gangs[g].shift - a->effect);
+        info = speaks > against ? of_cell : info;
+        against = fmax(speaks, against);
+    }
+    *ret_se = a->gangs > 1 ? 1.0 / sqrt(a->info - info) : INFINITY;
+    return a->gangs > 1 ? a->effect - against / (a->info - info) : NAN;
 }

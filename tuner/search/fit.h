@@ -43,12 +43,12 @@ struct fit_seen { /* what is used of a cell again and again */
 };
 
 struct fit_arm {
-    uint32_t last;   /* of its blocks */
-    uint32_t blocks; /* told, strays included */
-    uint32_t gangs;  /* with a cell */
-    uint32_t seen;   /* those gangs, a bit each */
-    double ss, df;   /* of its blocks within cells, per full block */
-    double var;      /* of a full block: its own, shrunk to that of all */
+    uint32_t last, fastest; /* of its blocks; fastest: strays included, or FIT_NONE */
+    uint32_t blocks;        /* told, strays included */
+    uint32_t gangs;         /* with a cell */
+    uint32_t seen;          /* those gangs, a bit each */
+    double ss, df;          /* of its blocks within cells, per full block */
+    double var;             /* of a full block: its own, shrunk to that of all */
     double effect, info;
     bool failed;
 };
@@ -110,3 +110,7 @@ static inline double fit_apart(const struct fit *f, uint32_t a, uint32_t b)
 }
 /* effect(a) - effect(b) with its standard error; NAN and INFINITY when one was not seen. */
 double fit_difference(const struct fit *f, uint32_t a, uint32_t b, double *ret_se);
+/* effect(arm) without what speaks most against it: without its slowest gang, of one gang all blocks
+ * but the fastest; and its standard error by itself. Of any arm but the default; NAN and INFINITY
+ * when it was not seen. */
+double fit_effect_at_best(const struct fit *f, uint32_t arm, double *ret_se);

@@ -38,7 +38,9 @@ static const double OTHERS = 0.25; /* … the other contenders by so much of tha
 struct runner {
     double prior, boost;
     uint32_t tie_rank;
-    bool pinned, passed, alive, ahead; /* ahead: among the best few */
+    bool pinned, passed, alive;
+    bool ahead;    /* among the best few */
+    bool recalled; /* out on the word of one gang: gets one look in each that is run anyway */
     int why;
 };
 
@@ -68,6 +70,7 @@ struct nt_race {
     struct nt_rng rng;
     struct belief belief;
     uint32_t rivals;          /* not told to be slower than the leader, itself included */
+    uint32_t recalled;        /* how many are */
     double price;             /* of this race's share of a gang's start, in full blocks */
     bool later;               /* the first gang is over, or about to be */
     bool resting;             /* only what is pinned is measured */
@@ -295,6 +298,15 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader)
     return d / se > r->belief.by[belief_degrees(f, arm, leader, se)].drop ? 2 : d / se > few;
 }
 
+/* Would the arm not be behind the leader by z_drop but for what one gang says of it, or of one gang
+ * all blocks but the fastest? */
+static bool hangs_on_a_gang(const struct nt_race *r, uint32_t arm, uint32_t leader)
+{
+    double se, effect = fit_effect_at_best(&r->fit, arm, &se);
+    double d = effect - r->fit.arms[leader].effect - r->margin;
+    return !(d > r->config.z_drop * hypot(se, 1.0 / sqrt(r->fit.arms[leader].info)));
+}
+
 /* Is its promise larger than that, that is worse? Where it is told without a root. */
 static bool promises_less(const struct nt_race *r, uint32_t arm, double value)
 {
@@ -312,17 +324,21 @@ static void set_alive(struct nt_race *r, uint32_t arm, bool alive)
 
 /* Works out who is still in contention and returns how many; one of whom nothing is known is. In
  * the first gang, whose blocks say nothing of other gangs, that is who gets more of them; later all
- * that gangs may yet turn. */
+ * that gangs may yet turn. Blocks of one gang may have been disturbed together: who is out by what
+ * one alone says is not alive, but recalled; the default is in all gangs anyway. */
 static uint32_t find_alive(struct nt_race *r, uint32_t leader)
 {
-    r->rivals = r->n_list = 0;
+    r->rivals = r->recalled = r->n_list = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        bool in = !failed(r, i) && !passed_over(r, i), rival = in;
+        bool in = !failed(r, i) && !passed_over(r, i), rival = in, recalled = false;
         if (in && leader != NT_NO_ARM && i != leader && looks_left(r, i) == 0) {
             int behind = far_behind(r, i, leader);
             rival = behind < 2;
             in = r->later ? behind < 2 : behind < 1;
+            recalled = i != 0 && behind == 2 && hangs_on_a_gang(r, i, leader);
         }
+        r->runners[i].recalled = recalled;
+        r->recalled += recalled;
         set_alive(r, i, in);
         r->rivals += rival;
     }
@@ -486,10 +502,10 @@ static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_v
     if (!r->looked || !pinned_are_known(r)) {
         return NT_RACE_RUNNING;
     }
-    if (stands(r, v->pick) && r->rivals == 1) {
+    if (stands(r, v->pick) && r->rivals == 1 && r->recalled == 0) {
         return NT_RACE_SEPARATED;
     }
-    if (stands(r, v->pick) && v->loss <= log1p(r->config.slack)) {
+    if (stands(r, v->pick) && r->recalled == 0 && v->loss <= log1p(r->config.slack)) {
         return NT_RACE_TIED;
     }
     return v->gangs >= r->config.max_gangs ? NT_RACE_LIMIT : NT_RACE_RUNNING;
@@ -531,6 +547,13 @@ static double target_weight(const struct nt_race *r, uint32_t arm)
     return fmin(fmax(n, 1.0), (double)r->config.max_blocks) - 0.5; /* to the nearest block */
 }
 
+/* Is the arm to be looked at once in this gang, beside the leader? */
+static bool is_recalled_to(const struct nt_race *r, uint32_t gang, uint32_t arm)
+{
+    return r->runners[arm].recalled && !r->resting && fit_cell(&r->fit, arm, gang)->weight <= 0.0 &&
+           fit_cell(&r->fit, r->verdict.leader, gang)->weight > 0.0;
+}
+
 /* Iterations wanted of the arm in this gang now; 0: none. */
 static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
 {
@@ -538,7 +561,7 @@ static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
     if (failed(r, arm)) {
         return 0;
     }
-    if (arm != 0 && looks_left(r, arm) > 0) {
+    if (arm != 0 && (looks_left(r, arm) > 0 || is_recalled_to(r, gang, arm))) {
         return r->config.look_samples < r->config.block_samples ? r->config.look_samples
                                                                 : r->config.block_samples;
     }
@@ -569,9 +592,10 @@ static void new_round(struct nt_race *r, uint32_t gang)
 {
     struct lane *l = &r->lanes[gang];
     uint32_t most = 0;
+    bool listed = r->looked && r->recalled == 0;
     l->n = l->at = 0;
-    for (uint32_t k = 0; k < (r->looked ? r->n_list : r->n); k++) {
-        uint32_t i = r->looked ? r->list[k] : k, left = looks_left(r, i);
+    for (uint32_t k = 0; k < (listed ? r->n_list : r->n); k++) {
+        uint32_t i = listed ? r->list[k] : k, left = looks_left(r, i);
         if (wanted(r, gang, i) > 0) {
             l->queue[l->n++] = i;
             most = i != 0 && left > most ? left : most;

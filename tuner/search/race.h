@@ -11,7 +11,8 @@
  *            while a clear loser is dropped after short looks in the first. Variances start from
  *            the preflight's and learn. Stray blocks are set aside.
  * Gangs      What an arm did in few gangs is believed as far as Student's t of that few goes, so a
- *            pick has stood in several, and what may yet be better is seen in more of them.
+ *            pick has stood in several, and what may yet be better is seen in more of them. Who is
+ *            out by what one gang says gets a look in the next, which is not run for that.
  * Verdicts   follow from this race's own blocks; priors and boosts set the order. Only how much
  *            gangs differ is shared between races, and what is far behind in another mode of the
  *            same case may be passed over.
