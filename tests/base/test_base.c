@@ -125,6 +125,28 @@ static void test_suggestion(void **state)
     assert_non_null(strstr(e.msg, "known: all_reduce, all_gather, broadcast"));
 }
 
+/* What two names begin with alike makes them no nearer. */
+static void test_only_what_is_near_is_suggested(void **state)
+{
+    static const char *const names[] = {"NCCL_ALGO", "NCCL_BUFFSIZE", "graph",
+                                        "ll",        "docker",        NULL};
+    static const char *const rows[][2] = {{"NCCL_BOGUS", NULL},
+                                          {"NCCL_FOO", NULL},
+                                          {"NCCL_ALG", "NCCL_ALGO"},
+                                          {"nccl_bufsize", "NCCL_BUFFSIZE"},
+                                          {"graf", "graph"},
+                                          {"dokcer", "docker"},
+                                          {"l", "ll"},
+                                          {"x", NULL},
+                                          {"", NULL}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *near = nt_nearest(rows[i][0], names);
+        assert_true(rows[i][1] == NULL ? near == NULL
+                                       : near != NULL && strcmp(near, rows[i][1]) == 0);
+    }
+}
+
 static void test_buf_limit(void **state)
 {
     struct nt_buf b;
@@ -188,10 +210,10 @@ struct demo {
 };
 static const char *const efforts[] = {"quick", "standard", NULL};
 static const struct nt_opt demo_opts[] = {
-    NT_OPT(NT_O_U32, demo, ranks, "ranks", 'n', "COUNT", "ranks"),
+    NT_OPT_SOME(NT_O_U32, demo, ranks, "ranks", 'n', "COUNT", "ranks"),
     NT_OPT(NT_O_FLAG, demo, dry, "dry-run", 0, NULL, "plan"),
     NT_OPT(NT_O_DURATION, demo, budget, "budget", 0, "TIME", "time"),
-    NT_OPT(NT_O_BYTES, demo, bytes, "bytes", 0, "SIZE", "size"),
+    NT_OPT_SOME(NT_O_BYTES, demo, bytes, "bytes", 0, "SIZE", "size"),
     {.name = "effort",
      .type = NT_O_STR,
      .offset = offsetof(struct demo, effort),
@@ -241,6 +263,8 @@ static void test_bad_options(void **state)
                 {"--ranks", "16x", "--ranks: '16x' is not a whole number"},
                 {"--ranks", "99999999999", "too large"},
                 {"--ranks", NULL, "needs COUNT"},
+                {"--ranks", "0", "--ranks: at least 1"},
+                {"--bytes", "0", "--bytes: at least 1"},
                 {"--dry-run=1", NULL, "takes no value"},
                 {"--effort", "quik", "did you mean 'quick'"},
                 {"--also", "standart", "did you mean 'standard'"},
@@ -587,6 +611,7 @@ int main(void)
         cmocka_unit_test(test_bytes_round_trip),
         cmocka_unit_test(test_durations),
         cmocka_unit_test(test_suggestion),
+        cmocka_unit_test(test_only_what_is_near_is_suggested),
         cmocka_unit_test(test_buf_limit),
         cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_turns),

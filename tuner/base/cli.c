@@ -58,6 +58,11 @@ static int set_number(const struct nt_opt *o, const char *value, void *field, st
     }
 }
 
+static bool is_zero(const struct nt_opt *o, const void *field)
+{
+    return o->type == NT_O_U32 ? *(const uint32_t *)field == 0 : *(const uint64_t *)field == 0;
+}
+
 static int set_value(const struct nt_opt *o, const char *value, void *opts, struct nt_err *err)
 {
     void *field = (char *)opts + o->offset;
@@ -80,6 +85,9 @@ static int set_value(const struct nt_opt *o, const char *value, void *opts, stru
         }
     } else {
         rc = set_number(o, value, field, err);
+        if (rc == 0 && o->some && is_zero(o, field)) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "at least 1; left out, it is as the help says");
+        }
     }
     return nt_wrap(err, rc, "--%s", o->name);
 }

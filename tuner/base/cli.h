@@ -37,6 +37,7 @@ struct nt_opt {
     const char *arg;            /* placeholder in help, NULL for a flag */
     const char *help;           /* one line; says the default */
     const char *const *choices; /* NULL-terminated, NT_O_STR only; NULL: any text */
+    bool some;                  /* a number of which 0, which is "not given", is refused */
 };
 
 struct nt_command {
@@ -56,6 +57,12 @@ struct nt_command {
     {                                                                                              \
         .name = (name_), .letter = (letter_), .type = (type_),                                     \
         .offset = offsetof(struct s, field), .arg = (arg_), .help = (help_)                        \
+    }
+/* A number, at least 1. */
+#define NT_OPT_SOME(type_, s, field, name_, letter_, arg_, help_)                                  \
+    {                                                                                              \
+        .name = (name_), .letter = (letter_), .type = (type_),                                     \
+        .offset = offsetof(struct s, field), .arg = (arg_), .help = (help_), .some = true          \
     }
 
 /* commands: pointers to rows, ended by NULL. Parses and runs one command line; argv[0] is the

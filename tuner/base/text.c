@@ -288,7 +288,7 @@ static size_t distance(const char *a, const char *b)
 const char *nt_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
-    size_t least = strlen(word) / 3 + 2;
+    size_t len = strlen(word), least = (len / 3 > 2 ? len / 3 : len > 3 ? 2 : 1) + 1;
 
     for (; *names != NULL; names++) {
         size_t d = distance(word, *names);

@@ -27,7 +27,8 @@ char *nt_format_bytes(uint64_t bytes, char *out, size_t size);
 char *nt_format_ns(double ns, char *out, size_t size);
 
 /* The name nearest to `word` by edit distance (case ignored), NULL if none is near enough to
- * suggest. names: NULL-terminated. */
+ * suggest: a third of its length, or 2 (1 in words of up to three characters). names:
+ * NULL-terminated. */
 const char *nt_nearest(const char *word, const char *const *names);
 /* nt_fail with NT_E_INVAL: "unknown WHAT 'WORD'; did you mean 'NEAR'?" or the list of names. */
 int nt_fail_name(struct nt_err *err, const char *what, const char *word, const char *const *names);

@@ -21,9 +21,10 @@ static const struct nt_opt decide_opts[] = {
      .arg = "NAME",
      .help = "the collective",
      .choices = nt_coll_names},
-    NT_OPT(NT_O_BYTES, decide_args, bytes, "bytes", 'b', "SIZE",
-           "48K, 1M or plain bytes, as NCCL counts them: element size x the larger of send and "
-           "receive count"),
+    NT_OPT_SOME(
+        NT_O_BYTES, decide_args, bytes, "bytes", 'b', "SIZE",
+        "48K, 1M or plain bytes, as NCCL counts them: element size x the larger of send and "
+        "receive count"),
     {.name = "mode",
      .type = NT_O_STR,
      .offset = offsetof(struct decide_args, mode),

@@ -34,7 +34,7 @@ struct nt_run_opts {
     {.name = "despite", .type = NT_O_STRS, .offset = offsetof(struct nt_run_opts, despite),        \
      .arg = "WHAT", .help = "apply although this does not fit; may be repeated",                   \
      .choices = nt_fit_names},                                                                     \
-    NT_OPT(NT_O_U32, nt_run_opts, local_ranks, "local-ranks", 0, "COUNT",                          \
+    NT_OPT_SOME(NT_O_U32, nt_run_opts, local_ranks, "local-ranks", 0, "COUNT",                     \
            "ranks of the job on this host (default: those of the profile)"),                       \
     NT_OPT(NT_O_STR, nt_run_opts, plugins, "plugins", 0, "DIR",                                    \
            "folder of the NCCL plugins (default: lib/nccltune beside this program)"),              \
