@@ -37,12 +37,17 @@ CASES = [
     (["decide", "PROFILE", "-c", "allreduce", "-b", "1M"], 2, [], "did you mean 'all_reduce'"),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "4X"], 2, [], "--bytes"),
     (["decide", "PROFILE"], 2, [], "--collective and --bytes"),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "0"], 2, [], "--bytes: at least 1"),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M", "--mode", "graf"], 2, [], "did you mean 'graph'"),
     (["export", "PROFILE", "--format", "kubernetes"], 2, [], "unknown value 'kubernetes'"),
     (["export", "PROFILE", "--format", "dokcer"], 2, [], "did you mean 'docker'"),
     (["export", "PROFILE", "--nccl", "new"], 2, [], "--nccl: 'new' is not an NCCL version"),
     (["export", "PROFILE", "--dir", "nowhere"], 2, [], "nowhere: no such folder"),
     (["export", "PROFILE", "--static", "--format", "tuner-csv"], 2, [], "carries only the rows"),
+    (["export", "PROFILE", "-o", "/dev/full"], 1, [], "/dev/full"),
+    (["export", "PROFILE", "-d", ".", "-o", "/dev/full"], 1, [], "/dev/full"),
+    (["export", "PROFILE", "-d", ".", "-o", "nodir/x"], 2, [], "nodir/x"),
+    (["export", "PROFILE", "-d", ".", "-f", "k8s", "-o", "."], 2, [], "is a folder"),
     (["export", "RIG"], 1, [], "--allow-rig mps-sockets"),
     (["export", "RIG", "--allow-rig", "mps-sockets", "--static"], 0, ["functional rig"], ""),
     (["export", "EMPTY"], 0, ["defaults are the best found here"], ""),
@@ -62,6 +67,9 @@ def main():
             missing = [s for s in says if s not in got.stdout]
             if got.returncode != code or missing or warns not in got.stderr or (code and got.stdout):
                 sys.exit(f"{' '.join(args)}: exit {got.returncode}, lacks {missing}\n{got.stdout}\n{got.stderr}")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            assert subprocess.run([NCCLTUNE, "export", "PROFILE"], cwd=folder, stdout=full, stderr=subprocess.DEVNULL).returncode == 1
+        assert not list(pathlib.Path("/dev").glob("*.nctable"))
         assert not list(folder.glob("*.nctable")), "a refused or static export leaves no delivery file"
         check_files(folder)
         check_words(folder)

@@ -1,10 +1,12 @@
 #include "tuner/cli/commands.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "profiles/export/export.h"
 #include "tuner/base/json.h"
 
@@ -53,12 +55,32 @@ static void default_dir(const char *out, char *dir, size_t size)
     }
 }
 
-/* Writes the delivery file where it is asked for or where the form points, and sets table_dir. */
+/* Files beside the form, and which of them were not there before. */
+struct beside {
+    struct {
+        char path[2 * PATH_MAX];
+        const struct nt_buf *data;
+        const char *mount; /* where a consumer sees it; NULL: at its path */
+        bool fresh;
+    } v[2];
+    size_t n;
+};
+
+static void add(struct beside *b, const char *folder, const char *name, const char *suffix,
+                const struct nt_buf *data)
+{
+    nt_assert(b->n < sizeof(b->v) / sizeof(b->v[0]));
+    (void)snprintf(b->v[b->n].path, sizeof(b->v[b->n].path), "%s/%s%s", folder, name, suffix);
+    b->v[b->n].data = data;
+    b->n++;
+}
+
+/* Where the delivery file is asked for or where the form points, and its bytes; sets table_dir. */
 static int deliver(const struct nt_profile *p, const struct nt_export_format *format,
                    const struct export_args *a, struct nt_export_options *o, char real[PATH_MAX],
-                   struct nt_err *err)
+                   struct nt_buf *bytes, struct beside *files, struct nt_err *err)
 {
-    char dir[PATH_MAX], path[PATH_MAX + 80];
+    char dir[PATH_MAX], hash[65];
     bool rows = o->variables_only ? false : p->product[NT_TABLE].rows.n > 0;
     int rc;
 
@@ -81,22 +103,21 @@ static int deliver(const struct nt_profile *p, const struct nt_export_format *fo
     if (!rows) {
         return 0;
     }
-    rc = nt_profile_write_delivery(p, NT_TABLE, real, path, sizeof(path), err);
+    rc = nt_profile_delivery(p, NT_TABLE, bytes, hash, err);
     if (rc == 0) {
-        (void)fprintf(stderr, "note: wrote %s%s%s\n", path,
-                      format->contained ? "; mount it in " : "",
-                      !format->contained     ? ""
-                      : o->table_dir != NULL ? o->table_dir
-                                             : NT_EXPORT_TABLE_DIR);
+        files->v[files->n].mount = !format->contained     ? NULL
+                                   : o->table_dir != NULL ? o->table_dir
+                                                          : NT_EXPORT_TABLE_DIR;
+        add(files, real, hash, ".nctable", bytes);
     }
     return rc;
 }
 
 /* A form that a plugin reads goes where it says that it lies. */
-static int deliver_form(const struct nt_buf *out, const char *real, struct nt_err *err)
+static int deliver_form(const struct nt_buf *out, const char *real, struct beside *files,
+                        struct nt_err *err)
 {
-    char path[2 * PATH_MAX];
-    const char *named = NULL, *base;
+    const char *named = NULL;
     json_t *o = NULL;
     int rc = nt_json_parse(nt_buf_str(out), out->len, "form", &o, err);
 
@@ -105,14 +126,40 @@ static int deliver_form(const struct nt_buf *out, const char *real, struct nt_er
             json_object_get(json_object_get(o, "env"), "NCCLTUNE_BACKENDS_TABLE"));
     }
     if (named != NULL) {
-        base = strrchr(named, '/');
-        (void)snprintf(path, sizeof(path), "%s%s", real, base);
-        rc = nt_write_file(path, out->data, out->len, 0644, err);
-        if (rc == 0) {
-            (void)fprintf(stderr, "note: wrote %s\n", path);
-        }
+        add(files, real, strrchr(named, '/') + 1, "", out);
     }
     json_decref(o);
+    return rc;
+}
+
+/* All of them, or none: what was not there before is taken away when one cannot be written. */
+static int write_all(const struct export_args *a, struct beside *files, const struct nt_buf *out,
+                     struct nt_err *err)
+{
+    int hold = -1, rc = a->out != NULL ? nt_write_try(a->out, &hold, err) : 0;
+
+    for (size_t i = 0; rc == 0 && i < files->n; i++) {
+        bool fresh = access(files->v[i].path, F_OK) != 0;
+        /* 0644: the plugin refuses a file that others may write */
+        rc = nt_write_file(files->v[i].path, files->v[i].data->data, files->v[i].data->len, 0644,
+                           err);
+        files->v[i].fresh = rc == 0 && fresh;
+    }
+    if (rc == 0 && a->out != NULL) {
+        rc = nt_write_file(a->out, out->data, out->len, 0644, err);
+    } else if (rc == 0 && (fputs(nt_buf_str(out), stdout) < 0 || fflush(stdout) != 0)) {
+        rc = nt_fail(err, NT_E_IO, errno, "standard output");
+    }
+    for (size_t i = 0; i < files->n; i++) {
+        if (rc == 0) {
+            (void)fprintf(stderr, "note: wrote %s%s%s\n", files->v[i].path,
+                          files->v[i].mount != NULL ? "; mount it in " : "",
+                          files->v[i].mount != NULL ? files->v[i].mount : "");
+        } else if (files->v[i].fresh) {
+            (void)unlink(files->v[i].path);
+        }
+    }
+    (void)(hold >= 0 ? close(hold) : 0);
     return rc;
 }
 
@@ -135,11 +182,15 @@ static int run_export(const void *opts, unsigned nargs, char **args, struct nt_e
                                   .table_dir = a->table_dir};
     const struct nt_export_format *format = nt_export_find(a->format, err);
     struct nt_profile *p = NULL;
+    struct beside *files = calloc(1, sizeof(*files));
     char real[PATH_MAX];
-    struct nt_buf out, notes;
-    int rc = format == NULL ? -NT_E_INVAL : 0;
+    struct nt_buf out, notes, table;
+    int rc = format == NULL  ? -NT_E_INVAL
+             : files == NULL ? nt_fail(err, NT_E_NOMEM, 0, "export")
+                             : 0;
     (void)nargs;
 
+    nt_buf_init(&table, NT_PROFILE_MAX_BYTES);
     nt_buf_init(&out, NT_PROFILE_MAX_BYTES);
     nt_buf_init(&notes, 1 << 20);
     if (rc == 0 && a->nccl != NULL) {
@@ -155,7 +206,7 @@ static int run_export(const void *opts, unsigned nargs, char **args, struct nt_e
         rc = nt_export(p, format, &o, &out, &notes, err);
     }
     if (rc == 0) {
-        rc = deliver(p, format, a, &o, real, err);
+        rc = deliver(p, format, a, &o, real, &table, files, err);
     }
     if (rc == 0) { /* again, now that the folder of the delivery file is known */
         nt_buf_clear(&out);
@@ -163,16 +214,14 @@ static int run_export(const void *opts, unsigned nargs, char **args, struct nt_e
         rc = nt_export(p, format, &o, &out, &notes, err);
     }
     if (rc == 0 && format->read_by_plugin) {
-        rc = deliver_form(&out, real, err);
+        rc = deliver_form(&out, real, files, err);
     }
-    if (rc == 0 && a->out != NULL) {
-        rc = nt_write_file(a->out, out.data, out.len, 0644, err);
-    } else if (rc == 0) {
-        (void)fputs(nt_buf_str(&out), stdout);
-    }
+    rc = rc == 0 ? write_all(a, files, &out, err) : rc;
     if (rc == 0) {
         print_notes(&notes);
     }
+    free(files);
+    nt_buf_done(&table);
     nt_buf_done(&out);
     nt_buf_done(&notes);
     nt_profile_free(p);
