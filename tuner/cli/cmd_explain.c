@@ -215,24 +215,17 @@ static int collect(const struct explain_args *o, struct nt_curves *c, struct nt_
     return rc;
 }
 
-static int answer(const struct explain_args *o, const struct nt_workload *w, struct nt_curves *c,
-                  struct nt_err *err)
+static int answer(const struct explain_args *o, const struct nt_workload *w,
+                  const struct step *steps, struct nt_curves *c, struct nt_err *err)
 {
-    struct step steps[STEPS_MAX] = {0};
     struct nt_explained e[STEPS_MAX] = {0};
     const struct nt_wl_curve *curves = NULL;
     size_t n = nt_curves_list(c, &curves), refused = 0;
     struct nt_buf out;
-    int rc = 0;
-    for (size_t i = 0; rc == 0 && i < o->steps.n; i++) {
-        rc = parse_step(o->steps.v[i], w, &steps[i], err);
-        if (rc == 0) {
-            nt_explain(&steps[i].phase, steps[i].ms, w->ranks, curves, n, o->today, &e[i]);
-            refused += e[i].blame == NT_BLAME_NOT_MEASURED;
-        }
-    }
-    if (rc != 0) {
-        return rc;
+
+    for (size_t i = 0; i < o->steps.n; i++) {
+        nt_explain(&steps[i].phase, steps[i].ms, w->ranks, curves, n, o->today, &e[i]);
+        refused += e[i].blame == NT_BLAME_NOT_MEASURED;
     }
     nt_buf_init(&out, 16 << 20);
     if (strcmp(o->format, "json") == 0) {
@@ -259,6 +252,7 @@ static int answer(const struct explain_args *o, const struct nt_workload *w, str
 static int run_explain(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct explain_args *o = opts;
+    struct step steps[STEPS_MAX] = {0};
     struct nt_curves *c = NULL;
     struct nt_workload w;
     struct nt_buf doc;
@@ -272,9 +266,12 @@ static int run_explain(const void *opts, unsigned nargs, char **args, struct nt_
     nt_buf_init(&doc, 16 << 20);
     rc = nt_buf_read_file(&doc, o->workload, err);
     rc = rc == 0 ? nt_workload_parse(nt_buf_str(&doc), doc.len, o->workload, &w, err) : rc;
+    for (size_t i = 0; rc == 0 && i < o->steps.n; i++) {
+        rc = parse_step(o->steps.v[i], &w, &steps[i], err);
+    }
     rc = rc == 0 ? nt_curves_new(&c, err) : rc;
     rc = rc == 0 ? collect(o, c, err) : rc;
-    rc = rc == 0 ? answer(o, &w, c, err) : rc;
+    rc = rc == 0 ? answer(o, &w, steps, c, err) : rc;
     nt_curves_free(c);
     nt_buf_done(&doc);
     return rc;
