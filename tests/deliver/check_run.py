@@ -263,6 +263,8 @@ class Run(Case):
         self.call("diff", "last", "nothing", rc=2)
         self.call("diff", "last~2", "last", rc=2)
         self.call("note", "last", "novalue", rc=2)
+        for bad in ("a\nb=1", "a\x1b[31m=1", "a=1\n2", "\u202ea=1"):
+            self.assertIn("one line of text", self.call("note", "last", bad, rc=2).stderr)
 
     def test_reading_makes_nothing(self):
         """Who only looks needs no folder that can be written."""

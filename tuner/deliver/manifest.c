@@ -204,6 +204,21 @@ int nt_manifest_load(const char *name, json_t **ret, struct nt_err *err)
     return rc;
 }
 
+/* A note is read on terminals, a line each. */
+static bool is_one_line(const char *text)
+{
+    uint32_t code = 0;
+    size_t len = strlen(text), n;
+
+    for (; len > 0; text += n, len -= n) {
+        n = nt_utf8(text, len, &code);
+        if (n == 0 || nt_is_control(code)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 int nt_manifest_note(json_t *m, const char *assignment, struct nt_err *err)
 {
     size_t len = strcspn(assignment, "=");
@@ -213,6 +228,10 @@ int nt_manifest_note(json_t *m, const char *assignment, struct nt_err *err)
 
     if (assignment[len] != '=' || len == 0 || len >= sizeof(name)) {
         return nt_fail(err, NT_E_INVAL, 0, "'%.80s': a note is NAME=VALUE", assignment);
+    }
+    if (!is_one_line(assignment)) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "a note is one line of text, without control characters");
     }
     (void)snprintf(name, sizeof(name), "%.*s", (int)len, assignment);
     if (!json_is_object(notes)) {
