@@ -29,9 +29,9 @@ static const struct nt_opt pull_opts[] = {
            "file that holds the token (default the variable NCCLTUNE_TOKEN, else none)"),
     NT_OPT(NT_O_STR, pull_args, out, "out", 'o', "FILE",
            "profile to write (default ./nccltune-profile.json)"),
-    NT_OPT(NT_O_U32, pull_args, ranks, "ranks", 'n', "COUNT",
-           "ranks of the communicator (default: the GPUs of this machine)"),
-    NT_OPT(NT_O_U32, pull_args, nodes, "nodes", 0, "COUNT", "nodes of it (default 1)"),
+    NT_OPT_SOME(NT_O_U32, pull_args, ranks, "ranks", 'n', "COUNT",
+                "ranks of the communicator (default: the GPUs of this machine)"),
+    NT_OPT_SOME(NT_O_U32, pull_args, nodes, "nodes", 0, "COUNT", "nodes of it (default 1)"),
     NT_OPT(NT_O_STR, pull_args, placement, "placement", 0, "CLASS", "placement class of the GPUs"),
     NT_OPT(NT_O_STR, pull_args, nccl, "nccl", 0, "VERSION", "NCCL that will be used, as 2.28.9"),
     NT_OPT(NT_O_STR, pull_args, topology, "topology", 0, "FILE",
@@ -152,7 +152,8 @@ static int run_pull(const void *opts, unsigned nargs, char **args, struct nt_err
     nt_buf_init(&token, 4096);
     nt_buf_init(&ask, 1 << 20);
     nt_buf_init(&body, NT_FETCH_MAX_BYTES);
-    rc = nt_remote_token(a->token_file, &token, err);
+    rc = nt_wrap(err, nt_fetch_check(a->from, err), "--from");
+    rc = rc == 0 ? nt_remote_token(a->token_file, &token, err) : rc;
     rc = rc == 0 ? describe(a, &ask, err) : rc;
     struct nt_fetch f = {.from = a->from,
                          .token = token.len > 0 ? nt_buf_str(&token) : NULL,

@@ -83,6 +83,27 @@ static int connect_tcp(const char *where, int *ret_fd, struct nt_err *err)
     return 0;
 }
 
+int nt_fetch_check(const char *from, struct nt_err *err)
+{
+    const char *host = from + 7;
+    size_t len;
+
+    if (strncmp(from, "unix:", 5) == 0 && from[5] != '\0') {
+        return 0;
+    }
+    if (strncmp(from, "http://", 7) == 0) {
+        len = strcspn(host, "/");
+        for (size_t i = 1; i + 1 < len; i++) { /* "HOST:PORT", neither empty */
+            if (host[i] == ':') {
+                return 0;
+            }
+        }
+        return nt_fail(err, NT_E_INVAL, 0, "'%.100s' says no port", from);
+    }
+    return nt_fail(err, NT_E_INVAL, 0,
+                   "'%.100s' is no service: unix:PATH or http://HOST:PORT (https: by curl)", from);
+}
+
 static int open_connection(const char *from, int *ret_fd, struct nt_err *err)
 {
     if (strncmp(from, "unix:", 5) == 0) {
@@ -93,8 +114,7 @@ static int open_connection(const char *from, int *ret_fd, struct nt_err *err)
         (void)snprintf(where, sizeof(where), "%.*s", (int)strcspn(from + 7, "/"), from + 7);
         return connect_tcp(where, ret_fd, err);
     }
-    return nt_fail(err, NT_E_INVAL, 0,
-                   "'%.100s' is no service: unix:PATH or http://HOST:PORT (https: by curl)", from);
+    return nt_fetch_check(from, err);
 }
 
 static int send_all(int fd, const struct nt_buf *b, struct nt_err *err)

@@ -16,6 +16,8 @@ enum { NT_FETCH_MAX_BYTES = 64 << 20, NT_FETCH_SECONDS = 30 };
 /* A stream that is silent for so long is lost: the service says something every 15 s. */
 enum { NT_FETCH_SILENT_SECONDS = 45, NT_FETCH_LINE_MAX = 1 << 20 };
 
+/* Whether `from` names a service at all: NT_E_INVAL, before anything is asked. */
+NT_MUST_CHECK int nt_fetch_check(const char *from, struct nt_err *err);
 /* *ret_status; the body is appended. A service that cannot be reached: NT_E_IO. */
 NT_MUST_CHECK int nt_fetch(const struct nt_fetch *f, unsigned *ret_status, struct nt_buf *body,
                            struct nt_err *err);
