@@ -75,6 +75,15 @@ CASES = [
     (["query", "--db", "r.db", "--view", "noise"], 0, ["between_recordings_pct"], ""),
     (["import", "recording", "a.log", "-n"], 2, [], "a.log"),
     (["predict", "two.xml", "--nodes", "4294967295"], 2, [], "--nodes"),
+    (["predict", "two.xml", "--nodes", "0"], 2, [], "--nodes: at least 1"),
+    (["predict", "two.xml", "-n", "0"], 2, [], "--ranks: at least 1"),
+    (["query", "--db", "r.db", "--view", "noise", "-n", "0"], 2, [], "--rows: at least 1"),
+    (["explain", "-w", "w.json", "-s", "verfy=29", "--db", "none.db"], 2, [], "did you mean 'verify'"),  # before it reads
+    (["workload", "from-config", "config.json", "-b", "99999999999"], 2, [], "--batch: 99999999999 is too large"),
+    (["workload", "from-config", "config.json", "-b", ",".join("1" * 17)], 2, [], "--batch: at most 16 sizes"),
+    (["pull", "--from", "foo", "--topology", "none.xml"], 2, [], "--from: 'foo' is no service"),  # before it looks
+    (["pull", "--from", "http://foo/", "--topology", "none.xml"], 2, [], "says no port"),
+    (["pull", "--from", "unix:", "--topology", "none.xml"], 2, [], "is no service"),
 ]
 
 # Output of more and of less than a buffer, with an answer and with "no".

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pathlib
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -39,6 +40,20 @@ CASES = [
     (REC + ["--db", "/proc/x.db", "--dry-run"], 2, "database /proc/x.db cannot be made"),
     (REC + ["--db", "folder", "--dry-run"], 2, "is a folder"),
     (REC + ["--db", "odd.csv", "--dry-run"], 2, "odd.csv"),
+    (REC + ["-s", "256:64"], 2, "'256:64' is an empty range"),
+    (REC + ["-s", "0"], 2, "a size is above 0"),
+    (REC + ["-c", ""], 2, "--collectives: '' holds an empty word"),
+    (REC + ["-m", ""], 2, "--modes: '' holds an empty word"),
+    (REC + ["--dtypes", ""], 2, "--dtypes: '' holds an empty word"),
+    (REC + ["--try", "=1"], 2, "--try =1: write NAME=VALUE"),
+    (REC + ["--env", "=1"], 2, "--env =1: write NAME=VALUE"),
+    (REC + ["--try", "NCCL_BOGUS=1"], 2, "unknown variable 'NCCL_BOGUS'\n"),
+    (REC + ["-n", "0"], 2, "--ranks: at least 1"),
+    (REC + ["--nodes", "0"], 2, "--nodes: at least 1"),
+    (REC + ["--max-memory", "0"], 2, "--max-memory: at least 1"),
+    (REC + ["--die-after", "x"], 2, "--die-after: 'x'"),
+    (REC + ["--die-after", "0"], 2, "--die-after: at least 1"),
+    (REC + ["--die-after", "3@rase"], 2, "--die-after: unknown stage 'rase'; did you mean 'race'?"),
     (REC + ["--out", "null"], 0, ""),
     (REC, 0, ""),
 ]
@@ -76,7 +91,12 @@ def check_resume(d, env):
     code, says = tune(d, env, *REC, *db)
     assert code == 1 and "done already" in says, (code, says)
     code, says = tune(d, env, *REC, "--db", "s.db", "--seed", str(2**64 - 1))
-    assert code == 2 and "cannot be kept" in says, (code, says)
+    assert code == 2 and "a seed above 9223372036854775807 cannot be kept" in says, (code, says)
+    with sqlite3.connect(f"{d}/k.db") as damaged:
+        damaged.execute("UPDATE job SET spec = '{}', state = 'interrupted'")
+    damaged.close()
+    code, says = tune(d, env, *REC, *db)
+    assert code == 2 and "what job 1 of k.db was asked is damaged" in says and "rig" in says, (code, says)
 
 
 def check_hostile(d, env, text):

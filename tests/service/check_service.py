@@ -202,7 +202,8 @@ def part_access():
             assert r.returncode == 2 and says in r.stderr and not d.db.exists(), (text, r.returncode, r.stderr)
     for words, says in ((["--listen", "127.0.0.1:0"], "TCP is only for who has a token"),
                         (["--listen", "0.0.0.0:0", "--tokens", "tokens"], "reachable from other machines"),
-                        (["--listen", "nowhere"], "no place to listen"), (["--config", "/none"], "/none"),
+                        (["--listen", "nowhere"], "no place to listen"),
+                        (["--listen", ""], "listen names no place, so nobody could reach the service"), (["--config", "/none"], "/none"),
                         (["--listen", "127.0.0.1:0", "--tokens", "open"], "others can read it")):
         with Daemon(NCCLTUNE) as d:
             (d.dir / "tokens").write_text(TOKENS)

@@ -24,8 +24,9 @@ static const struct predict_args defaults = {
 
 #define A predict_args
 static const struct nt_opt opts[] = {
-    NT_OPT(NT_O_U32, A, ranks, "ranks", 'n', "COUNT", "ranks (default: one a GPU)"),
-    NT_OPT(NT_O_U32, A, nodes, "nodes", 0, "COUNT", "so many copies of the machine (default 1)"),
+    NT_OPT_SOME(NT_O_U32, A, ranks, "ranks", 'n', "COUNT", "ranks (default: one a GPU)"),
+    NT_OPT_SOME(NT_O_U32, A, nodes, "nodes", 0, "COUNT",
+                "so many copies of the machine (default 1)"),
     NT_OPT(NT_O_STR, A, collectives, "collectives", 'c', "LIST",
            "collectives to predict (default all_reduce)"),
     NT_OPT(NT_O_STR, A, sizes, "sizes", 's', "SIZES", "as of tune (default 1K:256M)"),
@@ -264,8 +265,10 @@ static int run_predict(const void *opts_, unsigned nargs, char **args, struct nt
     int mode = nt_vocab_find(nt_mode_names, "mode", a->mode, err);
     int rc = s == NULL  ? nt_fail(err, NT_E_NOMEM, 0, "predict")
              : mode < 0 ? mode
-                        : nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls,
-                                      NT_COLL_COUNT, err);
+                        : nt_wrap(err,
+                                  nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls,
+                                              NT_COLL_COUNT, err),
+                                  "--collectives");
 
     nt_buf_init(&note, 4096);
     rc = rc == 0 ? nt_spec_add_sizes(s, a->sizes, err) : rc;

@@ -37,7 +37,7 @@ static const struct record_args defaults = {.rig = "nccl",
 #define T record_args
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG", "nccl, mps-sockets or mps-p2p (default nccl)"),
-    NT_OPT(NT_O_U32, T, ranks, "ranks", 'n', "COUNT", "ranks (default: one for each GPU)"),
+    NT_OPT_SOME(NT_O_U32, T, ranks, "ranks", 'n', "COUNT", "ranks (default: one for each GPU)"),
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
            "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
     NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
@@ -45,9 +45,10 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, sizes, "sizes", 's', "SIZES",
            "1K:256M (doubling) or a list (default 256:64M)"),
     NT_OPT(NT_O_STR, T, modes, "modes", 'm', "LIST", "modes (default eager,graph)"),
-    NT_OPT(NT_O_U32, T, gangs, "gangs", 'g', "COUNT",
-           "rounds of fresh gangs: all tuples in the first 4, default and leaders in all (default "
-           "12)"),
+    NT_OPT_SOME(
+        NT_O_U32, T, gangs, "gangs", 'g', "COUNT",
+        "rounds of fresh gangs: all tuples in the first 4, default and leaders in all (default "
+        "12)"),
     NT_OPT(
         NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
         "take no longer: what is far behind the best is left to the first round, then rounds are "
@@ -279,8 +280,14 @@ static int make_spec(struct rec *r, struct nt_err *err)
     s->budget_ns = a->budget_ns;
     s->dtypes[NT_BF16] = true;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
-    rc = nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls, NT_COLL_COUNT, err);
-    rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
+    rc = nt_wrap(
+        err, nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls, NT_COLL_COUNT, err),
+        "--collectives");
+    rc = rc == 0
+             ? nt_wrap(err,
+                       nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err),
+                       "--modes")
+             : rc;
     rc = rc == 0 ? nt_spec_add_sizes(s, a->sizes, err) : rc;
     rc = rc == 0 ? nt_env_take(&r->env, s, a->nccl, &a->fix, &a->env, err) : rc;
     rc = rc == 0 ? nt_env_devices(&r->env, s, a->devices, err) : rc;

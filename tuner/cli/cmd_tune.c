@@ -60,8 +60,8 @@ static const char *const paces[] = {"none", "real", NULL};
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
            "auto, nccl, mps-sockets, mps-p2p, recording:NAME, model:TOPO.xml (default auto: nccl)"),
-    NT_OPT(NT_O_U32, T, ranks, "ranks", 'n', "COUNT",
-           "ranks (default: one for each GPU, or as recorded)"),
+    NT_OPT_SOME(NT_O_U32, T, ranks, "ranks", 'n', "COUNT",
+                "ranks (default: one for each GPU, or as recorded)"),
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
            "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
     NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
@@ -95,8 +95,8 @@ static const struct nt_opt opts[] = {
            "site constraint in every arm; may be repeated"),
     NT_OPT(NT_O_STRS, T, env, "env", 0, "NAME=VALUE",
            "further variable of the ranks, not NCCL's; may be repeated"),
-    NT_OPT(NT_O_BYTES, T, max_memory, "max-memory", 0, "SIZE",
-           "device memory that a product may add on a rank"),
+    NT_OPT_SOME(NT_O_BYTES, T, max_memory, "max-memory", 0, "SIZE",
+                "device memory that a product may add on a rank (default: no limit)"),
     NT_OPT(NT_O_U64, T, seed, "seed", 0, "N", "order of everything that is random (default 1)"),
     NT_OPT(NT_O_STR, T, nccl, "nccl", 0, "FILE",
            "libnccl to tune (default libnccl.so.2 as the loader finds it)"),
@@ -117,16 +117,16 @@ static const struct nt_opt opts[] = {
      .choices = formats},
     NT_OPT(NT_O_FLAG, T, null, "null", 0, NULL,
            "recordings: every setting draws from the default's samples"),
-    NT_OPT(NT_O_U32, T, nodes, "nodes", 0, "COUNT",
-           "models: so many copies of the machine (default 1)"),
+    NT_OPT_SOME(NT_O_U32, T, nodes, "nodes", 0, "COUNT",
+                "models: so many copies of the machine (default 1)"),
     {.name = "pace",
      .type = NT_O_STR,
      .offset = offsetof(struct T, pace),
      .arg = "PACE",
      .help = "recordings, models: keep the real durations (default none)",
      .choices = paces},
-    NT_OPT(NT_O_U32, T, pairs, "pairs", 0, "COUNT",
-           "pairs of the confirm, 8 to 16 (default by effort)"),
+    NT_OPT_SOME(NT_O_U32, T, pairs, "pairs", 0, "COUNT",
+                "pairs of the confirm, 8 to 16 (default by effort)"),
     NT_OPT(NT_O_STR, T, probe, "probe", 0, "FILE",
            "probe program to measure with (default the installed one)"),
     NT_OPT(NT_O_STR, T, ticket, "ticket", 0, "KEY",
@@ -308,6 +308,26 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
     return 0;
 }
 
+/* "STEPS[@STAGE]" */
+static int check_die_after(const char *text, struct nt_err *err)
+{
+    const char *at = text != NULL ? strchr(text, '@') : NULL;
+    char steps[32];
+    uint64_t n = 0;
+    int rc = 0;
+
+    if (text != NULL) {
+        (void)snprintf(steps, sizeof(steps), "%.*s", (int)(at != NULL ? at - text : 31), text);
+        rc = nt_parse_u64(steps, &n, err);
+        rc = rc == 0 && n == 0 ? nt_fail(err, NT_E_INVAL, 0, "at least 1 step") : rc;
+    }
+    if (rc == 0 && at != NULL) {
+        int stage = nt_vocab_find(nt_stage_names, "stage", at + 1, err);
+        rc = stage < 0 ? stage : 0;
+    }
+    return nt_wrap(err, rc, "--die-after");
+}
+
 /* The collectives that are named, else those of the workload, else all_reduce. */
 static int take_colls(struct tune *t, struct nt_err *err)
 {
@@ -327,8 +347,10 @@ static int take_colls(struct tune *t, struct nt_err *err)
             return 0;
         }
     }
-    return rc == 0 ? nt_spec_set(named != NULL ? named : "all_reduce", nt_coll_names, "collective",
-                                 t->spec.colls, NT_COLL_COUNT, err)
+    return rc == 0 ? nt_wrap(err,
+                             nt_spec_set(named != NULL ? named : "all_reduce", nt_coll_names,
+                                         "collective", t->spec.colls, NT_COLL_COUNT, err),
+                             "--collectives")
                    : rc;
 }
 
@@ -388,10 +410,16 @@ static int make_spec(struct tune *t, struct nt_err *err)
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
     rc = take_colls(t, err);
     rc = rc == 0 ? take_backends(t, err) : rc;
-    rc = rc == 0 ? nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err) : rc;
     rc = rc == 0
-             ? nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err)
+             ? nt_wrap(err,
+                       nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err),
+                       "--modes")
              : rc;
+    rc = rc == 0 ? nt_wrap(err,
+                           nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes,
+                                       NT_DTYPE_COUNT, err),
+                           "--dtypes")
+                 : rc;
     rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
     rc = rc == 0 ? nt_env_devices(&t->env, s, a->devices, err) : rc;
     rc = rc == 0 ? nt_env_take(&t->env, s, a->nccl, &a->fix, &a->env, err) : rc;
@@ -593,6 +621,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
+    rc = rc == 0 ? check_die_after(given.die_after, err) : rc;
     rc = rc == 0 ? nt_where_out(t->a->out, t->a->db, &hold, err) : rc;
     if (rc == 0 && given.ticket != NULL) {
         nt_ticket_follow_parent();
@@ -621,6 +650,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
 
 struct found_spec {
     struct nt_spec spec;
+    const char *database;
 };
 
 static int take_spec(void *data, const struct nt_store_job *j, struct nt_err *err)
@@ -630,7 +660,8 @@ static int take_spec(void *data, const struct nt_store_job *j, struct nt_err *er
     int rc = nt_json_parse(j->spec, strlen(j->spec), "spec of the job", &o, err);
     rc = rc == 0 ? nt_spec_from_json(o, &f->spec, err) : rc;
     json_decref(o);
-    return rc;
+    return nt_wrap(err, rc, "what job %lld of %.300s was asked is damaged and cannot go on",
+                   (long long)j->id, f->database);
 }
 
 static struct nt_resumed kept_options(const struct tune_args *a)
@@ -652,7 +683,7 @@ static int resume_spec(struct tune *t, struct nt_err *err)
 {
     char path[PATH_MAX];
     struct nt_store *store = NULL;
-    struct found_spec f;
+    struct found_spec f = {.database = path};
     struct nt_spec now;
     const struct nt_resumed given = kept_options(t->a), usual = kept_options(&defaults);
     int rc = nt_store_default_path(t->a->db, false, path, sizeof(path), err);

@@ -20,7 +20,7 @@ static const struct workload_args workload_defaults = {
     .tp = 8, .batch = "1", .mode = "graph", .format = "json"};
 
 static const struct nt_opt workload_opts[] = {
-    NT_OPT(NT_O_U32, workload_args, tp, "tp", 0, "RANKS", "tensor-parallel ranks (default 8)"),
+    NT_OPT_SOME(NT_O_U32, workload_args, tp, "tp", 0, "RANKS", "tensor-parallel ranks (default 8)"),
     NT_OPT(NT_O_STR, workload_args, batch, "batch", 'b', "LIST",
            "requests in a step, as 1,8,32 (default 1)"),
     NT_OPT(NT_O_U32, workload_args, draft, "draft", 0, "TOKENS",
@@ -60,10 +60,13 @@ static int batches(const char *list, struct nt_wl_serving *s, struct nt_err *err
         (void)snprintf(word, sizeof(word), "%.*s", (int)(n < sizeof(word) ? n : sizeof(word) - 1),
                        list);
         rc = nt_parse_u64(word, &v, err);
-        if (rc != 0 || v > UINT32_MAX || s->nbatches == NT_WL_BATCHES) {
-            return rc != 0
-                       ? nt_wrap(err, rc, "--batch")
-                       : nt_fail(err, NT_E_INVAL, 0, "--batch: at most %d sizes", NT_WL_BATCHES);
+        if (rc == 0 && v > UINT32_MAX) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "%s is too large", word);
+        } else if (rc == 0 && s->nbatches == NT_WL_BATCHES) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "at most %d sizes", NT_WL_BATCHES);
+        }
+        if (rc != 0) {
+            return nt_wrap(err, rc, "--batch");
         }
         s->batches[s->nbatches++] = (uint32_t)v;
         list += n + (list[n] == ',');

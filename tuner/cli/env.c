@@ -268,7 +268,8 @@ int nt_env_take(struct nt_env *e, struct nt_spec *s, const char *nccl, const str
         rc = add_fix(e, s, fix->v[i], err);
     }
     for (size_t i = 0; i < extra->n && rc == 0; i++) {
-        if (strchr(extra->v[i], '=') == NULL || strncmp(extra->v[i], "NCCL_", 5) == 0) {
+        if (strchr(extra->v[i], '=') == NULL || extra->v[i][0] == '=' ||
+            strncmp(extra->v[i], "NCCL_", 5) == 0) {
             return nt_fail(err, NT_E_INVAL, 0,
                            "--env %.100s: write NAME=VALUE; for NCCL's variables use --fix",
                            extra->v[i]);
@@ -572,7 +573,7 @@ static int add_together(const struct nt_env *e, struct nt_spec *s, char *words, 
     for (char *w = strtok_r(words, " ", &save); w != NULL && rc == 0;
          w = strtok_r(NULL, " ", &save)) {
         char *eq = strchr(w, '=');
-        if (eq == NULL || n == NT_KNOB_VARS) {
+        if (eq == NULL || eq == w || n == NT_KNOB_VARS) {
             return nt_fail(err, NT_E_INVAL, 0,
                            "--try: write NAME=VALUE,VALUE or 'NAME=VALUE NAME=VALUE', not '%.100s'",
                            w);
@@ -597,7 +598,7 @@ static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word
         return add_together(e, s, copy, err);
     }
     eq = strchr(copy, '=');
-    if (eq == NULL) {
+    if (eq == NULL || eq == copy) {
         return nt_fail(err, NT_E_INVAL, 0, "--try %.100s: write NAME=VALUE,VALUE", word);
     }
     *eq = '\0';

@@ -38,13 +38,21 @@ static int take(const struct nt_resumed *g, struct nt_env *env, struct nt_spec *
         x->effort = (enum nt_effort)effort;
     }
     if (rc == 0 && g->collectives != NULL) {
-        rc = nt_spec_set(g->collectives, nt_coll_names, "collective", x->colls, NT_COLL_COUNT, err);
+        rc = nt_wrap(
+            err,
+            nt_spec_set(g->collectives, nt_coll_names, "collective", x->colls, NT_COLL_COUNT, err),
+            "--collectives");
     }
     if (rc == 0 && g->modes != NULL) {
-        rc = nt_spec_set(g->modes, nt_mode_names, "mode", x->modes, NT_MODE_COUNT, err);
+        rc =
+            nt_wrap(err, nt_spec_set(g->modes, nt_mode_names, "mode", x->modes, NT_MODE_COUNT, err),
+                    "--modes");
     }
     if (rc == 0 && g->dtypes != NULL) {
-        rc = nt_spec_set(g->dtypes, nt_dtype_names, "data type", x->dtypes, NT_DTYPE_COUNT, err);
+        rc = nt_wrap(
+            err,
+            nt_spec_set(g->dtypes, nt_dtype_names, "data type", x->dtypes, NT_DTYPE_COUNT, err),
+            "--dtypes");
     }
     if (rc == 0 && g->sizes != NULL) {
         rc = nt_spec_add_sizes(x, g->sizes, err);

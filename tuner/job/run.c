@@ -509,7 +509,7 @@ static int load_spec(void *data, const struct nt_store_job *j, struct nt_err *er
     }
     rc = rc == 0 ? nt_spec_from_json(o, &r->spec, err) : rc;
     json_decref(o);
-    return nt_wrap(err, rc, "resume");
+    return nt_wrap(err, rc, "job %lld, to go on with", (long long)j->id);
 }
 
 static int open_job(struct run *r, struct nt_err *err)

@@ -96,7 +96,10 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
         return nt_fail(err, NT_E_INVAL, 0, "%u ranks: a collective needs 2 to 1024", s->ranks);
     }
     if (s->seed > INT64_MAX || s->budget_ns > INT64_MAX || s->max_memory_bytes > INT64_MAX) {
-        return nt_fail(err, NT_E_INVAL, 0, "seed, budget or memory limit above %lld cannot be kept",
+        return nt_fail(err, NT_E_INVAL, 0, "a %s above %lld cannot be kept",
+                       s->seed > INT64_MAX        ? "seed"
+                       : s->budget_ns > INT64_MAX ? "budget (in ns)"
+                                                  : "memory limit",
                        (long long)INT64_MAX);
     }
     if (s->pairs < 8 || s->pairs > 16) {
@@ -162,8 +165,11 @@ static int add_range(struct nt_spec *s, char *word, struct nt_err *err)
     if (rc == 0 && colon != NULL) {
         rc = nt_parse_bytes(colon + 1, &hi, err);
     }
-    if (rc == 0 && (lo == 0 || hi < lo)) {
-        rc = nt_fail(err, NT_E_INVAL, 0, "'%s' is an empty range", word);
+    if (rc == 0 && hi < lo) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "'%.40s:%.40s' is an empty range: write the smaller first",
+                     word, colon + 1);
+    } else if (rc == 0 && lo == 0) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "a size is above 0");
     }
     for (; rc == 0 && lo <= hi; lo *= 2) {
         rc = nt_spec_add_size(s, lo, err);

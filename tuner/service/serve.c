@@ -654,7 +654,10 @@ static int open_places(struct nt_service *s, struct nt_err *err)
         }
         n += s->o->on_ready == NULL;
     }
-    return rc == 0 && n == 0 ? nt_fail(err, NT_E_INVAL, 0, "listen says no place") : rc;
+    return rc == 0 && n == 0 ? nt_fail(err, NT_E_INVAL, 0,
+                                       "listen names no place, so nobody could reach the service: "
+                                       "unix:PATH or HOST:PORT")
+                             : rc;
 }
 
 static void on_event(void *data)
