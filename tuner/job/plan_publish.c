@@ -201,9 +201,23 @@ static void note_unchecked(struct nt_plan *p)
     }
 }
 
+/* NCCL's own choice at this size is the same with and without the table's process variables. */
+static bool default_unchanged(const struct nt_plan *p, const struct nt_case *cs)
+{
+    const struct setting *as_is = &p->settings[0], *s = &p->settings[p->table_setting];
+
+    for (uint32_t i = 0; i < p->npoints && confirm_by_tuple(s->vars); i++) {
+        if (p->points[i].coll == cs->coll && p->points[i].bytes == cs->bytes) {
+            return compose_same(&s->cells[i].arms[0], &as_is->cells[i].arms[0]);
+        }
+    }
+    return false;
+}
+
 /* What the pairs say about one ladder size of a row. */
 struct part {
-    bool stays; /* a gain is proved in some mode and nothing at its points is slower */
+    bool stays; /* a gain is proved in some mode, or the row keeps the size from what the table's
+                   variables make of it; and nothing at its points is slower */
     bool lo_holds,
         hi_holds; /* the row may reach down to, up to the middle between this size and the next */
 };
@@ -226,7 +240,7 @@ static void judge_once(struct nt_plan *p, uint32_t row)
 static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
 {
     struct part part = {.lo_holds = true, .hi_holds = true};
-    bool gained = false, safe = true;
+    bool gained = false, safe = true, keeps = false;
     const char *why = "a gain could not be proved";
 
     for (size_t i = 0; i < p->confirm.npoints; i++) {
@@ -246,8 +260,9 @@ static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
         }
         k = c->kind == CHECK_CLASS ? class_of(p, NT_ARM_TABLE, &c->cs) : NULL;
         gained = gained || (k != NULL && k->p <= p->spec.alpha);
+        keeps = keeps || (k != NULL && p->table_setting != 0 && !default_unchanged(p, &c->cs));
     }
-    part.stays = gained && safe && !p->rows[row].out;
+    part.stays = (gained || keeps) && safe && !p->rows[row].out;
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
         struct nt_class_result *k = c->kind == CHECK_CLASS && c->row == row && c->point == point
@@ -378,26 +393,21 @@ static void withdraw_table(struct nt_plan *p, const char *why)
     }
 }
 
-/* NCCL's own choice at this size is the same with and without the table's process variables. */
-static bool default_unchanged(const struct nt_plan *p, const struct nt_case *cs)
-{
-    const struct setting *as_is = &p->settings[0], *s = &p->settings[p->table_setting];
-
-    for (uint32_t i = 0; i < p->npoints && confirm_by_tuple(s->vars); i++) {
-        if (p->points[i].coll == cs->coll && p->points[i].bytes == cs->bytes) {
-            return compose_same(&s->cells[i].arms[0], &as_is->cells[i].arms[0]);
-        }
-    }
-    return false;
-}
-
 static void publish_table(struct nt_plan *p)
 {
     char why[96] = "";
     const char *vars = p->settings[p->table_setting].vars;
+    bool gained = false;
 
     for (uint32_t r = 0; r < p->nrows; r++) {
         publish_row(p, r);
+    }
+    for (size_t i = 0; i < p->result.nclasses; i++) {
+        const struct nt_class_result *k = &p->result.classes[i];
+        gained = gained || (k->product == NT_ARM_TABLE && k->published && k->p <= p->spec.alpha);
+    }
+    if (!gained && p->result.nrows > 0) {
+        withdraw_table(p, "a gain could not be proved");
     }
     if (!product_is_safe(p, NT_ARM_TABLE, why, sizeof(why))) {
         withdraw_table(p, why);
