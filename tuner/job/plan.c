@@ -306,9 +306,11 @@ double plan_default_log(const struct nt_plan *p, uint32_t setting, uint32_t poin
     double sum = 0;
     uint32_t n = 0;
 
-    if (c != NULL && c->def_blocks[mode] > 0) {
-        sum = c->def_sum[mode] + c->def_last[mode] / c->def_blocks[mode];
-        n = c->def_gangs[mode] + 1;
+    for (uint32_t g = 0; c != NULL && g < NT_RACE_MAX_GANGS; g++) {
+        if (c->def[mode][g].n > 0) {
+            sum += c->def[mode][g].sum / c->def[mode][g].n;
+            n++;
+        }
     }
     for (uint32_t i = 0, k; setting == 0 && i < p->points[point].pre[mode].n; i = k) {
         double gang = 0;
@@ -577,7 +579,7 @@ static double stage_done(const struct nt_plan *p)
         return fmin(1, (p->settings[0].gangs + p->cursor / (double)n) / 5.0);
     case NT_REFINE:
         return p->spec.nsettings > 1
-                   ? fmin(1, (p->refine != NULL ? nt_refine_gangs(p->refine) : 0) /
+                   ? fmin(1, (p->refine != NULL ? nt_refine_tried(p->refine) : 0) /
                                  (double)p->spec.nsettings)
                    : 1;
     case NT_CONFIRM:

@@ -9,123 +9,6 @@
 
 enum { GATE_ROUNDS = 4 };
 
-/* ------------------------------------------------------------------ table */
-
-struct choices {
-    struct nt_call call[MAX_CALLS];
-    uint32_t rank[MAX_CALLS];
-    size_t n;
-};
-
-/* Every call that some size of the collective was asked for; [0] is the default. */
-static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choices *out)
-{
-    const struct setting *s = &p->settings[p->table_setting];
-
-    out->n = 1;
-    out->call[0] = NT_CALL_DEFAULT;
-    out->rank[0] = 0;
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        for (uint32_t k = 0; p->points[i].coll == coll && k < s->cells[i].ncalls; k++) {
-            const struct request *q = &s->cells[i].calls[k];
-            const struct nt_executed *x = &s->cells[i].arms[q->arm].executed;
-            size_t at = 1;
-            while (at < out->n && !nt_call_equal(&out->call[at], &q->call)) {
-                at++;
-            }
-            if (q->call.algo < 0 || at == MAX_CALLS) {
-                continue;
-            }
-            if (at == out->n) {
-                out->call[out->n++] = q->call;
-                out->rank[at] = 0;
-            }
-            /* Fewer channels win a tie, and among those the call that leaves them alone. */
-            if (x->channels * 2U + (q->call.channels > 0) > out->rank[at]) {
-                out->rank[at] = x->channels * 2U + (q->call.channels > 0);
-            }
-        }
-    }
-}
-
-static void fill_effects(struct nt_plan *p, uint8_t coll, const struct choices *ch,
-                         struct nt_effect *effects)
-{
-    size_t at = 0;
-
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        for (uint32_t k = 0; p->points[i].coll == coll && k < p->nmodes; k++) {
-            const struct cell *c = &p->settings[p->table_setting].cells[i];
-            double se0, base = search_effect(p, p->table_setting, i, p->modes[k], 0, &se0);
-            for (size_t x = 0; x < ch->n; x++, at++) {
-                uint32_t arm = x == 0 ? 0 : search_resolve(c, &ch->call[x]);
-                double se = NAN, e = arm == NONE ? NAN
-                                                 : search_effect(p, p->table_setting, i,
-                                                                 p->modes[k], arm, &se);
-                effects[at] = (struct nt_effect){.log_ratio = e - base, .se = arm == 0 ? 0 : se};
-            }
-        }
-    }
-}
-
-static void add_row(struct nt_plan *p, uint8_t coll, uint32_t first_point, const struct nt_row *r,
-                    struct nt_call call)
-{
-    struct row *row = &p->rows[p->nrows++];
-
-    *row = (struct row){.coll = coll, .range = *r, .call = call, .executed = NT_EXECUTED_NONE};
-    for (uint32_t s = r->first; s <= r->last; s++) {
-        const struct cell *c = &p->settings[p->table_setting].cells[first_point + s];
-        uint32_t arm = search_resolve(c, &call);
-        if (arm != NONE && c->arms[arm].executed.channels > row->executed.channels) {
-            row->executed = c->arms[arm].executed;
-        }
-    }
-    if (row->call.channels > row->executed.channels) { /* never above those seen executed */
-        row->call.channels = row->executed.channels;
-    }
-}
-
-static void fill_weights(const struct nt_plan *p, uint32_t first_point, double *weights)
-{
-    for (uint32_t s = 0; s < p->spec.nsizes; s++) {
-        for (uint32_t k = 0; k < p->nmodes; k++) {
-            weights[s * p->nmodes + k] = plan_weight(p, first_point + s, p->modes[k]);
-        }
-    }
-}
-
-static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, struct nt_err *err)
-{
-    struct choices *ch = calloc(1, sizeof(*ch));
-    struct nt_effect *effects = calloc(p->spec.nsizes * p->nmodes * MAX_CALLS, sizeof(*effects));
-    double weights[NT_MAX_SIZES * NT_MODE_COUNT];
-    struct nt_row rows[NT_MAX_SIZES];
-    size_t n = 0;
-    int rc = ch == NULL || effects == NULL ? nt_fail(err, NT_E_NOMEM, 0, "compose") : 0;
-
-    if (rc == 0) {
-        collect_choices(p, coll, ch);
-        fill_effects(p, coll, ch, effects);
-        fill_weights(p, first_point, weights);
-        rc = nt_compose(&nt_compose_defaults,
-                        &(struct nt_compose_in){.sizes = p->spec.sizes,
-                                                .n_sizes = p->spec.nsizes,
-                                                .n_modes = p->nmodes,
-                                                .n_choices = ch->n,
-                                                .effects = effects,
-                                                .weights = weights,
-                                                .tie_rank = ch->rank},
-                        rows, &n, err);
-    }
-    for (size_t i = 0; rc == 0 && i < n && p->nrows < NT_MAX_ROWS; i++) {
-        add_row(p, coll, first_point, &rows[i], ch->call[rows[i].choice]);
-    }
-    free(ch);
-    free(effects);
-    return rc;
-}
-
 /* ------------------------------------------------------------------ will the confirm let it pass?
  */
 
@@ -166,42 +49,290 @@ static bool runs_as_is(const struct nt_plan *p, uint32_t setting, uint32_t point
            effect - 2 * se < FAR && confirm_by_tuple(p->settings[setting].vars);
 }
 
+/* What the gangs of a setting did to all of its cases is one error for all of them: chances are
+ * worked out for some of its values (Gauss and Hermite's), and put together by their weights. */
+static const struct {
+    double z, weight;
+} commons[] = {{-1.7320508, 1.0 / 6}, {0, 2.0 / 3}, {1.7320508, 1.0 / 6}};
+enum { COMMONS = sizeof(commons) / sizeof(commons[0]) };
+
+struct passing {
+    double quantile, common_se; /* of all cases alike */
+    double chance[COMMONS];
+};
+
+static void start_passing(const struct nt_plan *p, uint32_t setting, struct passing *ret)
+{
+    *ret = (struct passing){.quantile = pass_quantile(p), .common_se = refine_level_se(p, setting)};
+    for (size_t i = 0; i < COMMONS; i++) {
+        ret->chance[i] = 1;
+    }
+}
+
+static void must_pass(const struct nt_plan *p, struct passing *x, uint32_t point, enum nt_mode m,
+                      double e, double own_se, double level_se)
+{
+    double common = fmin(x->common_se, level_se);
+    double se = sqrt(own_se * own_se + level_se * level_se - common * common);
+
+    for (size_t i = 0; i < COMMONS; i++) {
+        x->chance[i] *= pass_chance(p, point, m, e + commons[i].z * common, se, x->quantile);
+    }
+}
+
+static double passes(const struct passing *x)
+{
+    double sum = 0;
+    for (size_t i = 0; i < COMMONS; i++) {
+        sum += commons[i].weight * x->chance[i];
+    }
+    return sum;
+}
+
+/* What a row must gain. Under variables that make NCCL choose otherwise, rows are also what keeps a
+ * size from paying for the gain of others: little will do. */
+static double row_gain(uint32_t setting)
+{
+    return setting == 0 ? nt_compose_defaults.min_gain : nt_compose_defaults.min_gain / 4;
+}
+
+/* What one case would run under a setting, as a row or by NCCL's own choice. */
+struct outlook {
+    double e;                        /* log(that / default as is) */
+    double pass_e, own_se, level_se; /* by which its chance is judged */
+    bool same;                       /* it is what runs as is */
+    bool changed; /* NCCL's own choice is not what it is as is: a row that falls leaves no
+                     known good */
+};
+
+/* False: not known. Hopeful: what is not known yet turns out well. */
+static bool look_at(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
+                    bool hopeful, struct outlook *o)
+{
+    static const double HOPE = 1.64; /* standard errors */
+    double se, def = search_effect(p, setting, point, m, 0, &se);
+    uint32_t pick = refine_pick(p, setting, point, m, &o->e, &o->own_se, &o->level_se);
+
+    if (isnan(o->e)) {
+        return false;
+    }
+    if (pick != 0 && !(o->e < def - log1p(row_gain(setting)))) { /* too little for a row */
+        pick = 0;
+        o->e = search_effect_apart(p, setting, point, m, 0, &o->own_se, &o->level_se);
+    }
+    o->same = runs_as_is(p, setting, point, pick, o->e, hypot(o->own_se, o->level_se));
+    o->changed = !runs_as_is(p, setting, point, 0, def, se);
+    o->e = o->same ? 0 : o->e;
+    o->pass_e = o->e;
+    if (hopeful) {
+        o->pass_e -= HOPE * hypot(o->own_se, o->level_se);
+        o->own_se = o->level_se = 0;
+    }
+    return true;
+}
+
+/* Is a size better kept at what NCCL runs as is, by a row for it? Where what it would gain is less
+ * than what all may lose by it: a size that falls takes the variables along. */
+static bool keeps(struct nt_plan *p, uint32_t setting, uint32_t point, bool hopeful, double stake)
+{
+    const struct cell *c = &p->settings[setting].cells[point];
+    double gain = 0, chance = 1, t = pass_quantile(p);
+    bool can = false;
+
+    for (uint32_t a = 0; setting != 0 && a < c->narms; a++) {
+        can = can || runs_as_is(p, setting, point, a, 0, 0);
+    }
+    for (uint32_t k = 0; k < p->nmodes && can; k++) {
+        struct outlook o;
+        if (!look_at(p, setting, point, p->modes[k], hopeful, &o) || !o.changed) {
+            return false;
+        }
+        gain -= plan_weight(p, point, p->modes[k]) * o.e;
+        chance *=
+            o.same ? 1
+                   : pass_chance(p, point, p->modes[k], o.pass_e, hypot(o.own_se, o.level_se), t);
+    }
+    return can && gain < (1 - chance) * stake;
+}
+
+/* Weighted log gain over as is, in sum over all cases; NAN: not known. */
+static double prospect(struct nt_plan *p, uint32_t setting, bool hopeful, double stake,
+                       double *ret_chance)
+{
+    struct passing all;
+    double gain = 0;
+
+    start_passing(p, setting, &all);
+    *ret_chance = 0;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        bool kept = p->settings[setting].cells != NULL && keeps(p, setting, i, hopeful, stake);
+        for (uint32_t k = 0; k < p->nmodes && !kept; k++) {
+            struct outlook o;
+            if (!look_at(p, setting, i, p->modes[k], hopeful, &o)) {
+                return NAN;
+            }
+            if (o.changed && !o.same) { /* else its row falls alone */
+                must_pass(p, &all, i, p->modes[k], o.pass_e, o.own_se, o.level_se);
+            }
+            gain -= plan_weight(p, i, p->modes[k]) * o.e;
+        }
+    }
+    *ret_chance = passes(&all);
+    return gain;
+}
+
+/* What a setting is expected to bring beyond what can be had without it, in sum. */
+static double stake_of(struct nt_plan *p, uint32_t setting, bool hopeful)
+{
+    double chance, with = prospect(p, setting, hopeful, 0, &chance),
+                   rows = prospect(p, 0, hopeful, 0, &chance);
+    return with > rows ? with - rows : 0;
+}
+
 /* What a process setting is expected to bring as the table's, in mean log gain over as is. Its
  * variables reach every class, and when one is not within the guard the whole product goes, while
  * without variables each row stands alone: *ret_chance that this does not happen. */
-double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance)
+double compose_expected(struct nt_plan *p, uint32_t setting, bool hopeful, double *ret_chance)
 {
-    const struct setting *s = &p->settings[setting];
-    double gain = 0, sum = 0, t = pass_quantile(p);
-
-    *ret_chance = 1;
+    double stake = setting == 0 ? 0 : stake_of(p, setting, hopeful);
+    double gain = prospect(p, setting, hopeful, stake, ret_chance), sum = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
-            double se = 0, best = INFINITY, best_se = 0;
-            bool as_is = setting == 0;
-            for (uint32_t a = 0; s->cells != NULL && a < s->cells[i].narms; a++) {
-                double e = search_effect(p, setting, i, p->modes[k], a, &se);
-                if (setting != 0 && runs_as_is(p, setting, i, a, e, se)) {
-                    e = 0;
-                    as_is = as_is || a == 0;
-                }
-                /* The default stays where the gain is too small for a row. */
-                if (e < best - (a > 0 ? log(p->spec.margin) : 0)) {
-                    best = e;
-                    best_se = se;
-                }
-            }
-            if (isinf(best)) {
-                *ret_chance = 0;
-                return 0;
-            }
-            gain -= plan_weight(p, i, p->modes[k]) * best;
-            *ret_chance *= as_is ? 1 : pass_chance(p, i, p->modes[k], best, best_se, t);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
-    return sum > 0 ? gain / sum : 0;
+    return sum > 0 && !isnan(gain) ? gain / sum : 0;
+}
+
+/* ------------------------------------------------------------------ table */
+
+struct choices {
+    struct nt_call call[MAX_CALLS];
+    uint32_t rank[MAX_CALLS];
+    size_t n;
+};
+
+/* Every call that some size of the collective was asked for; [0] is the default. */
+static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choices *out)
+{
+    const struct setting *s = &p->settings[p->table_setting];
+
+    out->n = 1;
+    out->call[0] = NT_CALL_DEFAULT;
+    out->rank[0] = 0;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        for (uint32_t k = 0; p->points[i].coll == coll && k < s->cells[i].ncalls; k++) {
+            const struct request *q = &s->cells[i].calls[k];
+            const struct nt_executed *x = &s->cells[i].arms[q->arm].executed;
+            size_t at = 1;
+            while (at < out->n && !nt_call_equal(&out->call[at], &q->call)) {
+                at++;
+            }
+            if (q->call.algo < 0 || at == MAX_CALLS) {
+                continue;
+            }
+            if (at == out->n) {
+                out->call[out->n++] = q->call;
+                out->rank[at] = 0;
+            }
+            /* Fewer channels win a tie, and among those the call that leaves them alone. */
+            if (x->channels * 2U + (q->call.channels > 0) > out->rank[at]) {
+                out->rank[at] = x->channels * 2U + (q->call.channels > 0);
+            }
+        }
+    }
+}
+
+/* At a size that is kept all but what runs as is are out, and that is worth a row. */
+static struct nt_effect kept_effect(const struct nt_plan *p, uint32_t point, uint32_t arm)
+{
+    bool same = arm != NONE && runs_as_is(p, p->table_setting, point, arm, 0, 0);
+    return (struct nt_effect){.log_ratio = same ? -2 * row_gain(p->table_setting) : NAN, .se = 0};
+}
+
+static void fill_effects(struct nt_plan *p, uint8_t coll, const struct choices *ch,
+                         struct nt_effect *effects)
+{
+    double stake = p->table_setting == 0 ? 0 : stake_of(p, p->table_setting, false);
+    size_t at = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        bool kept = p->points[i].coll == coll && keeps(p, p->table_setting, i, false, stake);
+        for (uint32_t k = 0; p->points[i].coll == coll && k < p->nmodes; k++) {
+            const struct cell *c = &p->settings[p->table_setting].cells[i];
+            double se0, base = search_effect(p, p->table_setting, i, p->modes[k], 0, &se0);
+            for (size_t x = 0; x < ch->n; x++, at++) {
+                uint32_t arm = x == 0 ? 0 : search_resolve(c, &ch->call[x]);
+                double se = NAN, e = arm == NONE ? NAN
+                                                 : search_effect(p, p->table_setting, i,
+                                                                 p->modes[k], arm, &se);
+                effects[at] = kept && x > 0 ? kept_effect(p, i, arm)
+                                            : (struct nt_effect){.log_ratio = e - base,
+                                                                 .se = arm == 0 ? 0 : se};
+            }
+        }
+    }
+}
+
+static void add_row(struct nt_plan *p, uint8_t coll, uint32_t first_point, const struct nt_row *r,
+                    struct nt_call call)
+{
+    struct row *row = &p->rows[p->nrows++];
+
+    *row = (struct row){.coll = coll, .range = *r, .call = call, .executed = NT_EXECUTED_NONE};
+    for (uint32_t s = r->first; s <= r->last; s++) {
+        const struct cell *c = &p->settings[p->table_setting].cells[first_point + s];
+        uint32_t arm = search_resolve(c, &call);
+        if (arm != NONE && c->arms[arm].executed.channels > row->executed.channels) {
+            row->executed = c->arms[arm].executed;
+        }
+    }
+    if (row->call.channels > row->executed.channels) { /* never above those seen executed */
+        row->call.channels = row->executed.channels;
+    }
+}
+
+static void fill_weights(const struct nt_plan *p, uint32_t first_point, double *weights)
+{
+    for (uint32_t s = 0; s < p->spec.nsizes; s++) {
+        for (uint32_t k = 0; k < p->nmodes; k++) {
+            weights[s * p->nmodes + k] = plan_weight(p, first_point + s, p->modes[k]);
+        }
+    }
+}
+
+static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, struct nt_err *err)
+{
+    struct choices *ch = calloc(1, sizeof(*ch));
+    struct nt_effect *effects = calloc(p->spec.nsizes * p->nmodes * MAX_CALLS, sizeof(*effects));
+    double weights[NT_MAX_SIZES * NT_MODE_COUNT];
+    struct nt_compose_config cfg = nt_compose_defaults;
+    struct nt_row rows[NT_MAX_SIZES];
+    size_t n = 0;
+    int rc = ch == NULL || effects == NULL ? nt_fail(err, NT_E_NOMEM, 0, "compose") : 0;
+
+    if (rc == 0) {
+        collect_choices(p, coll, ch);
+        fill_effects(p, coll, ch, effects);
+        fill_weights(p, first_point, weights);
+        cfg.min_gain = row_gain(p->table_setting);
+        rc = nt_compose(&cfg,
+                        &(struct nt_compose_in){.sizes = p->spec.sizes,
+                                                .n_sizes = p->spec.nsizes,
+                                                .n_modes = p->nmodes,
+                                                .n_choices = ch->n,
+                                                .effects = effects,
+                                                .weights = weights,
+                                                .tie_rank = ch->rank},
+                        rows, &n, err);
+    }
+    for (size_t i = 0; rc == 0 && i < n && p->nrows < NT_MAX_ROWS; i++) {
+        add_row(p, coll, first_point, &rows[i], ch->call[rows[i].choice]);
+    }
+    free(ch);
+    free(effects);
+    return rc;
 }
 
 /* ------------------------------------------------------------------ static */
@@ -244,20 +375,24 @@ static bool masked_call(const struct point *pt, const struct mask *m, struct nt_
  * pass; NAN: not known at some size, or slower beyond guard. */
 static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask *m)
 {
-    double gain = 0, chance = 1, sum = 0, t = pass_quantile(p);
+    struct passing all;
+    double gain = 0, sum = 0;
 
+    start_passing(p, setting, &all);
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes; k++) {
             struct nt_call call = NT_CALL_DEFAULT;
-            double se = 0, e;
+            double own_se = 0, level_se = 0, e;
             uint32_t arm = 0;
             if (m != NULL && p->points[i].coll == NT_ALL_REDUCE) {
                 arm = masked_call(&p->points[i], m, &call)
                           ? search_resolve(&p->settings[setting].cells[i], &call)
                           : NONE;
             }
-            e = arm == NONE ? NAN : search_effect(p, setting, i, p->modes[k], arm, &se);
-            if (arm != NONE && runs_as_is(p, setting, i, arm, e, se)) {
+            e = arm == NONE
+                    ? NAN
+                    : search_effect_apart(p, setting, i, p->modes[k], arm, &own_se, &level_se);
+            if (arm != NONE && runs_as_is(p, setting, i, arm, e, hypot(own_se, level_se))) {
                 sum += plan_weight(p, i, p->modes[k]);
                 continue;
             }
@@ -265,11 +400,11 @@ static double static_gain(struct nt_plan *p, uint32_t setting, const struct mask
                 return NAN;
             }
             gain -= plan_weight(p, i, p->modes[k]) * e;
-            chance *= pass_chance(p, i, p->modes[k], e, se, t);
+            must_pass(p, &all, i, p->modes[k], e, own_se, level_se);
             sum += plan_weight(p, i, p->modes[k]);
         }
     }
-    return sum > 0 ? chance * gain / sum : NAN;
+    return sum > 0 ? passes(&all) * gain / sum : NAN;
 }
 
 static void static_text(struct nt_plan *p, uint32_t setting, const struct mask *m)

@@ -192,7 +192,11 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
                                    .status = r->status,
                                    .gated = (uint8_t)(1U << t->mode),
                                    .look_log = plan_log_median(r),
-                                   .look_samples = (uint32_t)r->count};
+                                   .look_samples = (uint32_t)r->count,
+                                   .twin = NONE};
+        if (ok && p->settings[t->setting].by_tuple && p->settings[0].cells != NULL) {
+            c->arms[at].twin = find_executed(&p->settings[0].cells[t->point], &r->executed);
+        }
     }
     if (at != NONE) {
         c->calls[c->ncalls++] = (struct request){.call = *call, .arm = at};

@@ -21,6 +21,7 @@ struct arm {
     uint8_t gated;   /* bit per mode: its data was right there */
     double look_log; /* its first block, until the races exist; NAN: none */
     uint32_t look_samples;
+    uint32_t twin; /* under variables that act by the tuple alone: the arm that is it "as is" */
 };
 /* One ladder size under one process setting. */
 struct cell {
@@ -33,9 +34,10 @@ struct cell {
     bool passed;          /* what is far behind in the first mode is not raced in the others */
     uint32_t combo, step; /* where the exploration stands: algo × proto, rung of the ladder */
     struct nt_race *race[NT_MODE_COUNT];
-    /* log default block medians: means of the gangs so far, and blocks of the last one */
-    double def_sum[NT_MODE_COUNT], def_last[NT_MODE_COUNT];
-    uint32_t def_gangs[NT_MODE_COUNT], def_blocks[NT_MODE_COUNT], def_gang[NT_MODE_COUNT];
+    struct {
+        double sum, most; /* of log block medians */
+        uint32_t n;
+    } def[NT_MODE_COUNT][NT_RACE_MAX_GANGS]; /* the default's, by gang of the setting */
 };
 struct setting {
     char vars[NT_SETTING_LEN];
@@ -44,6 +46,7 @@ struct setting {
     bool pinned;        /* each mode's pick is held in the races of the others */
     bool pressed;       /* races that ask for a gang have measured on in this one */
     bool again;         /* its last gang was lost: another goes on in its place */
+    bool by_tuple;      /* its variables act by nothing but the tuple that is executed */
     uint32_t losses;
     double table_gain, static_gain, se;
     uint8_t status; /* ok, or why it is out */
@@ -227,10 +230,13 @@ struct nt_plan {
     /* race and refine */
     uint64_t gang_ns; /* measured in the search gang alive, first looks left out */
     uint32_t cursor, race_gang, hangs[NT_ALGO_COUNT][NT_PROTO_COUNT];
-    bool scored_half;
     struct nt_refine *refine;
-    uint32_t refine_at;                     /* setting being tried; 0: none */
-    uint32_t knobs[NT_REFINE_MAX_VARS][16]; /* setting index of each value, [k][0] = 0 */
+    bool refine_begun, refined;                /* refine_at has its gang; the table's is chosen */
+    uint32_t refine_at;                        /* setting being tried; 0: none */
+    uint32_t table_values[NT_REFINE_MAX_VARS]; /* of the table's setting */
+    uint32_t weighed;                          /* gangs that the table's had when last weighed */
+    double level_sd, level_df;                 /* what gangs do to all cases alike */
+    uint32_t knobs[NT_REFINE_MAX_VARS][16];    /* setting index of each value, [k][0] = 0 */
     uint32_t knob_values[NT_REFINE_MAX_VARS], nknobs;
     uint32_t table_setting;
 
@@ -316,6 +322,37 @@ uint32_t search_resolve(const struct cell *c,
                         const struct nt_call *call); /* arm that runs it; NONE: not known */
 double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
                      uint32_t arm, double *ret_se); /* log(arm / default as is) */
+/* The same with its error in parts: what blocks and gangs did to this arm, and what the gangs of
+ * the setting did to its default, against those as is. */
+double search_effect_apart(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                           uint32_t arm, double *ret_own_se, double *ret_level_se);
+bool search_have_cells(struct nt_plan *p, uint32_t setting);
+void search_enter_gang(struct nt_plan *p, uint32_t setting);
+bool search_work(struct nt_plan *p, uint32_t setting); /* false: nothing more in this gang */
+bool search_race(struct nt_plan *p, uint32_t setting); /* false: its races are over */
+double search_gang_price(const struct nt_plan *p, uint32_t setting);
+enum { MAX_SETTING_LOSSES = 2 }; /* gangs of one process setting */
+struct effort {
+    uint32_t max_gangs, settings;
+    double refine_share; /* of the confirm's time that may go into process settings */
+    double worth;        /* of what a fresh gang must promise */
+};
+const struct effort *search_effort(const struct nt_plan *p);
+/* What one gang or block says this far beyond its error (log units) is believed against all that is
+ * known: calls that are short may differ by half of it. */
+extern const double search_far;
+/* plan_refine.c */
+/* The arm that a setting would run in a case, and its effect as above; NONE: not known. */
+uint32_t refine_pick(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                     double *ret_effect, double *ret_own_se, double *ret_level_se);
+/* Log default time of a setting as its gangs saw it, stray ones left out, and how many saw it. */
+double refine_level(const struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                    uint32_t *ret_gangs);
+/* The same of one gang: of the setting's races, those of the preflight follow; NAN: none. */
+double refine_level_in(const struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                       uint32_t gang);
+/* sd of what all cases of a setting have in common by its gangs and those as is. */
+double refine_level_se(const struct nt_plan *p, uint32_t setting);
 /* What the start of a gang costs each of so many races that share it, in full blocks of its own. */
 double search_gang_blocks(const struct nt_plan *p, uint32_t point, enum nt_mode m, uint32_t races);
 /* plan_compose.c */
@@ -324,7 +361,7 @@ bool compose_same(const struct arm *a, const struct arm *b); /* known to execute
 /* p95 of tuned over default; NAN: too few iterations to judge it. */
 double publish_tail(const float *def, size_t ndef, const float *tuned, size_t ntuned);
 extern const double publish_tail_limit;
-double compose_expected(struct nt_plan *p, uint32_t setting, double *ret_chance);
+double compose_expected(struct nt_plan *p, uint32_t setting, bool hopeful, double *ret_chance);
 /* plan_publish.c */
 void publish_pairs(
     struct nt_plan *p); /* what the pairs so far say, into the result; once a round */

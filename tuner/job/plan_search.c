@@ -7,21 +7,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MAX_SETTING_LOSSES = 2, /* gangs of one process setting */
-    REFINE_GANGS = 3,       /* of one process setting that may pay and is not yet told from noise */
-    GRID_BLOCKS = 5,        /* of each tuple in a gang of the exhaustive grid */
-};
+enum { GRID_BLOCKS = 5 }; /* of each tuple in a gang of the exhaustive grid */
 /* What is this much slower in the first mode, for sure, is not raced in the others. */
 static const double FAR_BEHIND = 1.4;
 
-static const struct {
-    uint32_t max_gangs, settings;
-    double refine_share; /* of the confirm's time that may go into process settings */
-    double worth;        /* of what a fresh gang must promise */
-} efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.2, 2.0},
-                              [NT_STANDARD] = {16, 12, 0.4, 1.0},
-                              [NT_THOROUGH] = {16, 32, 2.0, 0.3}};
+static const struct effort efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.5, 2.0},
+                                                       [NT_STANDARD] = {16, 12, 1.0, 1.0},
+                                                       [NT_THOROUGH] = {16, 32, 2.0, 0.3}};
+
+const struct effort *search_effort(const struct nt_plan *p)
+{
+    return &efforts[p->spec.effort];
+}
 
 uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
 {
@@ -43,10 +40,11 @@ uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
     return best;
 }
 
-static bool have_cells(struct nt_plan *p, uint32_t setting)
+bool search_have_cells(struct nt_plan *p, uint32_t setting)
 {
     struct setting *s = &p->settings[setting];
     if (s->cells == NULL) {
+        s->by_tuple = setting != 0 && confirm_by_tuple(s->vars);
         s->cells = calloc(p->npoints, sizeof(s->cells[0]));
         if (s->cells == NULL) {
             (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "cells");
@@ -55,27 +53,87 @@ static bool have_cells(struct nt_plan *p, uint32_t setting)
     return s->cells != NULL;
 }
 
-double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
-                     uint32_t arm, double *ret_se)
+const double search_far = 0.2;
+
+static double standing_of(const struct cell *c, enum nt_mode mode, uint32_t arm, double *ret_se)
 {
-    struct cell *c = p->settings[setting].cells != NULL ? &p->settings[setting].cells[point] : NULL;
     struct nt_standing st;
-    double shift = setting == 0 ? 0
-                                : plan_default_log(p, setting, point, mode) -
-                                      plan_default_log(p, 0, point, mode);
 
     *ret_se = NAN;
     if (c == NULL || c->race[mode] == NULL || arm >= c->narms || c->arms[arm].status != NT_ST_OK) {
         return NAN;
     }
     st = nt_race_standing(c->race[mode], arm);
-    if (st.state != NT_ARM_FAILED) {
-        double g = p->points[point].pre[mode].gang_sd;
-        uint32_t gangs = p->settings[setting].gangs > 0 ? p->settings[setting].gangs : 1;
-        *ret_se = setting == 0 ? st.se : sqrt(st.se * st.se + g * g / gangs);
-        return st.log_ratio + shift;
+    *ret_se = arm == 0 ? 0 : st.se;
+    return st.state == NT_ARM_FAILED ? NAN : arm == 0 ? 0 : st.log_ratio;
+}
+
+/* log(default of the setting / default as is). Where variables act by the tuple alone, a tuple that
+ * runs with and without them takes the same time: it tells that without what gangs do to all calls.
+ */
+static double shift_of(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                       double *ret_own_se, double *ret_level_se)
+{
+    const struct cell *c = &p->settings[setting].cells[point], *as_is = NULL;
+    double gang_sd = p->points[point].pre[mode].gang_sd, best = INFINITY, shift = NAN;
+    uint32_t gangs, gangs_as_is;
+    double level = refine_level(p, setting, point, mode, &gangs) -
+                   refine_level(p, 0, point, mode, &gangs_as_is);
+
+    as_is = p->settings[0].cells != NULL ? &p->settings[0].cells[point] : NULL;
+    *ret_own_se = 0;
+    *ret_level_se = gang_sd * sqrt(1.0 / gangs + 1.0 / gangs_as_is);
+    for (uint32_t i = 0; p->settings[setting].by_tuple && i < c->narms; i++) {
+        double here_se, there_se, here, there;
+        if (c->arms[i].twin == NONE) {
+            continue;
+        }
+        here = standing_of(c, mode, i, &here_se);
+        there = standing_of(as_is, mode, c->arms[i].twin, &there_se);
+        if (!isnan(here) && !isnan(there) && hypot(here_se, there_se) < best) {
+            best = hypot(here_se, there_se);
+            shift = there - here;
+        }
     }
-    return NAN;
+    if (isfinite(best) && !(fabs(shift - level) - 2 * hypot(best, *ret_level_se) > search_far)) {
+        *ret_own_se = best;
+        *ret_level_se = 0;
+        return shift;
+    }
+    return level;
+}
+
+double search_effect_apart(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                           uint32_t arm, double *ret_own_se, double *ret_level_se)
+{
+    const struct setting *s = &p->settings[setting];
+    const struct cell *c = s->cells != NULL ? &s->cells[point] : NULL;
+    double se, own = standing_of(c, mode, arm, &se), shift_se, twin_se, twin = NAN;
+
+    *ret_own_se = se;
+    *ret_level_se = isnan(own) ? NAN : 0;
+    if (setting == 0 || isnan(own)) {
+        return own;
+    }
+    own += shift_of(p, setting, point, mode, &shift_se, ret_level_se);
+    *ret_own_se = hypot(se, shift_se);
+    if (c->arms[arm].twin != NONE) {
+        twin = standing_of(&p->settings[0].cells[point], mode, c->arms[arm].twin, &twin_se);
+    }
+    if (!isnan(twin) && *ret_level_se == 0 && twin_se <= *ret_own_se &&
+        !(fabs(own - twin) - 2 * *ret_own_se > search_far)) {
+        *ret_own_se = twin_se;
+        return twin;
+    }
+    return own;
+}
+
+double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
+                     uint32_t arm, double *ret_se)
+{
+    double level_se, effect = search_effect_apart(p, setting, point, mode, arm, ret_se, &level_se);
+    *ret_se = setting == 0 ? *ret_se : hypot(*ret_se, level_se);
+    return effect;
 }
 
 /* ------------------------------------------------------------------ racing */
@@ -107,6 +165,17 @@ static bool is_outgrown(const struct cell *c, uint32_t arm)
     return arm > 0 && c->arms[arm].status == NT_ST_OK && c->outgrown[x->algo][x->proto];
 }
 
+/* A tuple that lost "as is" does so under variables that do nothing to it. */
+static bool lost_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
+                       uint32_t arm)
+{
+    const struct cell *as_is = &p->settings[0].cells[point];
+    uint32_t twin = p->settings[setting].cells[point].arms[arm].twin;
+
+    return setting != 0 && arm > 0 && twin != NONE && as_is->race[m] != NULL &&
+           nt_race_standing(as_is->race[m], twin).state == NT_ARM_DROPPED;
+}
+
 static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
     struct cell *c = &p->settings[setting].cells[point];
@@ -136,7 +205,7 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
                 nt_race_fail(c->race[m], i, c->arms[i].status);
                 continue;
             }
-            if (is_outgrown(c, i)) {
+            if (is_outgrown(c, i) || lost_as_is(p, setting, point, m, i)) {
                 nt_race_pass(c->race[m], i);
             }
             if (m == explore_mode(p) && !isnan(c->arms[i].look_log)) {
@@ -169,18 +238,31 @@ static void push_block(struct nt_plan *p, uint32_t setting, uint32_t point, enum
     }
 }
 
-/* Gangs count alike, however many blocks each gave: what they differ by is what matters. */
 static void note_default(const struct nt_plan *p, struct cell *c, uint32_t mode, double log_ns)
 {
-    if (c->def_blocks[mode] > 0 && c->def_gang[mode] != p->race_gang) {
-        c->def_sum[mode] += c->def_last[mode] / c->def_blocks[mode];
-        c->def_gangs[mode]++;
-        c->def_last[mode] = 0;
-        c->def_blocks[mode] = 0;
+    double *most = &c->def[mode][p->race_gang].most;
+
+    *most = c->def[mode][p->race_gang].n++ == 0 ? log_ns : fmax(*most, log_ns);
+    c->def[mode][p->race_gang].sum += log_ns;
+}
+
+/* Is a block of the default due, which no race has asked for? A race of one is over before its
+ * first; and each gang of a process setting tells what gangs do to calls, by three blocks where one
+ * may be a stray. */
+static bool default_due(const struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m)
+{
+    const struct cell *c = &p->settings[setting].cells[point];
+    uint32_t n = c->def[m][p->race_gang].n, gangs;
+
+    for (uint32_t g = 0; setting == 0 && g < NT_RACE_MAX_GANGS; g++) {
+        if (c->def[m][g].n > 0) {
+            return false;
+        }
     }
-    c->def_gang[mode] = p->race_gang;
-    c->def_last[mode] += log_ns;
-    c->def_blocks[mode]++;
+    return nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE &&
+           (n == 0 || (setting != 0 && n < 3 &&
+                       fabs(refine_level_in(p, setting, point, m, p->race_gang) -
+                            refine_level(p, 0, point, m, &gangs)) > search_far));
 }
 
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
@@ -260,9 +342,9 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
             return true;
         }
     }
-    for (uint32_t k = 0; k < p->nmodes; k++) { /* a race of one is over before its first block */
+    for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];
-        if (c->def_blocks[m] == 0 && nt_race_verdict(c->race[m]).end != NT_RACE_NO_BASELINE) {
+        if (default_due(p, setting, point, m)) {
             ask =
                 (struct nt_ask){.arm = 0, .samples = plan_samples(m, plan_default_ns(p, point, m))};
             push_block(p, setting, point, m, &ask);
@@ -309,7 +391,7 @@ static void share_noise(struct nt_plan *p, uint32_t setting)
 
 /* How dear a gang like the last one is: its time by that of a gang that measures everything that
  * may win. */
-static double gang_price(const struct nt_plan *p, uint32_t setting)
+double search_gang_price(const struct nt_plan *p, uint32_t setting)
 {
     double ns = 1;
 
@@ -349,7 +431,7 @@ static bool is_worth_a_gang(const struct nt_plan *p, struct nt_race *race, doubl
  * others rest. */
 static uint32_t price_gang(struct nt_plan *p, uint32_t setting, bool alone)
 {
-    double price = gang_price(p, setting);
+    double price = search_gang_price(p, setting);
     bool in[NT_COLL_COUNT * NT_MAX_SIZES][NT_MODE_COUNT] = {{false}};
     uint32_t n = 0;
 
@@ -373,7 +455,7 @@ static uint32_t price_gang(struct nt_plan *p, uint32_t setting, bool alone)
     return n;
 }
 
-static void enter_gang(struct nt_plan *p, uint32_t setting)
+void search_enter_gang(struct nt_plan *p, uint32_t setting)
 {
     share_noise(p, setting);
     (void)price_gang(p, setting, false);
@@ -391,7 +473,7 @@ static void enter_gang(struct nt_plan *p, uint32_t setting)
 }
 
 /* The rest of this gang's work under one setting. */
-static bool work_in_gang(struct nt_plan *p, uint32_t setting)
+bool search_work(struct nt_plan *p, uint32_t setting)
 {
     for (; p->cursor < p->npoints && p->failed.code == NT_OK; p->cursor++) {
         if (push_next(p, setting, p->order[p->cursor])) {
@@ -415,7 +497,7 @@ static bool wants_gang(struct nt_plan *p, uint32_t setting)
         }
     }
     share_noise(p, setting);
-    price = gang_price(p, setting);
+    price = search_gang_price(p, setting);
     for (uint32_t i = 0; i < p->npoints; i++) {
         for (uint32_t k = 0; k < p->nmodes && !s->cells[i].hopeless; k++) {
             enum nt_mode m = p->modes[k];
@@ -461,20 +543,20 @@ static void pin_picks(struct nt_plan *p, uint32_t setting)
 }
 
 /* All races of one setting, gang after gang. */
-static bool race_setting(struct nt_plan *p, uint32_t setting)
+bool search_race(struct nt_plan *p, uint32_t setting)
 {
     static const enum nt_arm search = NT_ARM_SEARCH;
     struct setting *s = &p->settings[setting];
 
-    if (!have_cells(p, setting)) {
+    if (!search_have_cells(p, setting)) {
         return false;
     }
     for (;;) {
         if (p->nlive > 0 && p->live_setting == setting && p->live[0].arm == NT_ARM_SEARCH) {
             if (p->race_gang == NONE) {
-                enter_gang(p, setting);
+                search_enter_gang(p, setting);
             }
-            if (work_in_gang(p, setting)) {
+            if (search_work(p, setting)) {
                 return true;
             }
             if (press(p, setting)) {
@@ -502,275 +584,5 @@ static bool race_setting(struct nt_plan *p, uint32_t setting)
 
 bool race_refill(struct nt_plan *p)
 {
-    return race_setting(p, 0);
-}
-
-/* ------------------------------------------------------------------ refine: process settings */
-
-/* The names of a setting: "A=1 B=2" → "A B". */
-static void names_of(const char *vars, char *out, size_t size)
-{
-    size_t n = 0;
-    bool value = false;
-    for (; *vars != '\0' && n + 1 < size; vars++) {
-        value = *vars == ' ' ? false : value || *vars == '=';
-        if (!value) {
-            out[n++] = *vars;
-        }
-    }
-    out[n] = '\0';
-}
-
-/* Settings that name the same variables are values of one knob. */
-static void collect_knobs(struct nt_plan *p)
-{
-    for (uint32_t s = 1; s < p->spec.nsettings; s++) {
-        char mine[NT_SETTING_LEN], other[NT_SETTING_LEN];
-        uint32_t k = 0;
-        names_of(p->settings[s].vars, mine, sizeof(mine));
-        for (; k < p->nknobs; k++) {
-            names_of(p->settings[p->knobs[k][1]].vars, other, sizeof(other));
-            if (strcmp(mine, other) == 0) {
-                break;
-            }
-        }
-        if (k == p->nknobs && p->nknobs < NT_REFINE_MAX_VARS) {
-            p->nknobs++;
-            p->knob_values[k] = 1;
-        }
-        if (k < p->nknobs && p->knob_values[k] < 16) {
-            p->knobs[k][p->knob_values[k]++] = s;
-        }
-    }
-}
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* "NAME=VALUE …" of several settings, sorted by name. */
-static bool join_vars(const struct nt_plan *p, const uint32_t *parts, size_t n, char *out,
-                      size_t size)
-{
-    char text[2 * NT_SETTING_LEN], *words[64], *save = NULL;
-    size_t len = 0, nwords = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s ", p->settings[parts[i]].vars);
-        if (len >= sizeof(text)) {
-            return false;
-        }
-    }
-    for (char *w = strtok_r(text, " ", &save); w != NULL && nwords < 64;
-         w = strtok_r(NULL, " ", &save)) {
-        words[nwords++] = w;
-    }
-    qsort(words, nwords, sizeof(words[0]), by_text);
-    out[0] = '\0';
-    for (size_t i = 0, at = 0; i < nwords; i++) {
-        at += (size_t)snprintf(out + at, size - at, "%s%s", i > 0 ? " " : "", words[i]);
-        if (at >= size) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* Index of the setting that refine asks for; NONE: it cannot be had here. */
-static uint32_t asked_setting(struct nt_plan *p, const uint32_t *values)
-{
-    uint32_t parts[NT_REFINE_MAX_VARS];
-    char vars[NT_SETTING_LEN];
-    size_t n = 0;
-
-    for (uint32_t k = 0; k < p->nknobs; k++) {
-        if (values[k] > 0) {
-            parts[n++] = p->knobs[k][values[k]];
-        }
-    }
-    if (n == 0 || !join_vars(p, parts, n, vars, sizeof(vars))) {
-        return n == 0 ? 0 : NONE;
-    }
-    for (uint32_t s = 0; s < p->nsettings; s++) {
-        if (strcmp(p->settings[s].vars, vars) == 0) {
-            return s;
-        }
-    }
-    if (p->spec.rig == NT_RIG_RECORDING ||
-        p->nsettings == sizeof(p->settings) / sizeof(p->settings[0])) {
-        return NONE;
-    }
-    (void)snprintf(p->settings[p->nsettings].vars, NT_SETTING_LEN, "%s", vars);
-    return p->nsettings++;
-}
-
-/* log(pick / default as is). The least of all estimates would be too good by chance, the more so
- * the fewer gangs there were. */
-static double pick_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m)
-{
-    const struct cell *c = &p->settings[setting].cells[point];
-    struct nt_race_verdict v;
-    double se;
-
-    if (c->race[m] == NULL) {
-        return NAN;
-    }
-    v = nt_race_verdict(c->race[m]);
-    return v.pick == NT_NO_ARM ? NAN : search_effect(p, setting, point, m, v.pick, &se);
-}
-
-/* Weighted mean gain over "as is" so far: of the best tuples against the best as is, and of the
- * defaults. */
-static void score(struct nt_plan *p, uint32_t setting)
-{
-    struct setting *s = &p->settings[setting];
-    double table = 0, fixed = 0, sd[NT_MODE_COUNT] = {0}, var = 0, sum = 0, squares = 0;
-
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        for (uint32_t k = 0; k < p->nmodes; k++) {
-            enum nt_mode m = p->modes[k];
-            double d = plan_default_log(p, 0, i, m) - plan_default_log(p, setting, i, m);
-            double best[2] = {pick_effect(p, 0, i, m), pick_effect(p, setting, i, m)};
-            if (!isnan(d) && !isnan(best[0]) && !isnan(best[1])) {
-                double w = plan_weight(p, i, m);
-                table += w * (best[0] - best[1]);
-                fixed += w * d;
-                sd[m] += w * p->points[i].pre[m].gang_sd;
-                sum += w;
-                squares += w * w;
-            }
-        }
-    }
-    if (sum > 0) {
-        for (uint32_t k = 0; k < p->nmodes; k++) {
-            var += sd[p->modes[k]] * sd[p->modes[k]];
-        }
-        /* Gang levels of neighbouring sizes move together, as if about six were independent; those
-         * of the modes do not. "As is" was measured in some three gangs. */
-        s->table_gain = table / sum;
-        s->static_gain = fixed / sum;
-        s->se = sqrt(var * (1.0 / fmax(1, s->gangs) + 1.0 / 3)) / sum /
-                sqrt(fmin(6, sum * sum / squares));
-    }
-}
-
-static bool new_refine(struct nt_plan *p)
-{
-    struct nt_refine_config cfg = nt_refine_defaults;
-    struct nt_refine_var vars[NT_REFINE_MAX_VARS];
-
-    collect_knobs(p);
-    for (uint32_t k = 0; k < p->nknobs; k++) {
-        vars[k] = (struct nt_refine_var){.values = p->knob_values[k], .urgency = p->nknobs - k};
-    }
-    cfg.budget = efforts[p->spec.effort].settings;
-    cfg.seed = p->spec.seed;
-    return nt_refine_new(&cfg, vars, p->nknobs, &p->refine, &p->failed) == 0;
-}
-
-static bool refine_may_go_on(const struct nt_plan *p)
-{
-    return !plan_search_over(p) && (double)p->result.stage_ns[NT_REFINE] <
-                                       efforts[p->spec.effort].refine_share * (double)p->reserve_ns;
-}
-
-/* One gang under the setting being tried; false: it has been judged. */
-static bool try_setting(struct nt_plan *p)
-{
-    static const enum nt_arm search = NT_ARM_SEARCH;
-    struct setting *s = &p->settings[p->refine_at];
-
-    if (s->status == NT_ST_OK && have_cells(p, p->refine_at)) {
-        if (p->nlive == 0 || p->live_setting != p->refine_at) {
-            if (s->losses < MAX_SETTING_LOSSES) { /* a second one where the first was lost */
-                plan_stop(p);
-                (void)plan_start(p, &search, 1, p->refine_at);
-                return true;
-            }
-            s->status = NT_ST_CRASHED;
-        } else {
-            if (p->race_gang == NONE) {
-                enter_gang(p, p->refine_at);
-                p->scored_half = false;
-            }
-            if (!p->scored_half && p->cursor * 2 > p->npoints) {
-                p->scored_half = true;
-                score(p, p->refine_at);
-                if (p->spec.nweights == 0 && /* else the sizes that weigh most may be to come */
-                    nt_refine_hopeless(p->refine, s->table_gain, s->se) &&
-                    s->static_gain < log(p->spec.margin)) {
-                    p->cursor = p->npoints;
-                }
-            }
-            if (work_in_gang(p, p->refine_at)) {
-                return true;
-            }
-            score(p, p->refine_at);
-            if (s->gangs < REFINE_GANGS && refine_may_go_on(p) &&
-                nt_refine_undecided(p->refine, s->table_gain, s->se)) {
-                plan_stop(p);
-                (void)plan_start(p, &search, 1, p->refine_at);
-                return true;
-            }
-        }
-    }
-    if (s->status == NT_ST_OK && s->cells != NULL) {
-        score(p, p->refine_at);
-        nt_refine_tell(p->refine, s->table_gain, s->se);
-    } else {
-        nt_refine_fail(p->refine);
-    }
-    p->refine_at = 0;
-    return false;
-}
-
-/* A table with variables that falls in the confirm costs a second round with the rows alone. Where
- * the budget has no time for that, it must be the better bet from the start. */
-static bool worth_trying(struct nt_plan *p, uint32_t setting)
-{
-    static const double LEAST_CHANCE = 0.05;
-    double chance, alone, with = compose_expected(p, setting, &chance),
-                          rows = compose_expected(p, 0, &alone);
-    bool twice = p->spec.budget_ns == 0 || plan_used_ns(p) + 2 * p->reserve_ns <= p->spec.budget_ns;
-
-    return twice ? with > rows && chance > LEAST_CHANCE : chance * with > rows;
-}
-
-bool refine_refill(struct nt_plan *p)
-{
-    uint32_t values[NT_REFINE_MAX_VARS] = {0};
-
-    if (p->spec.nsettings < 2 || (p->refine == NULL && !new_refine(p))) {
-        return false;
-    }
-    while (p->failed.code == NT_OK) {
-        if (p->refine_at != 0) {
-            if (try_setting(p)) {
-                return true;
-            }
-            continue;
-        }
-        if (!refine_may_go_on(p) || !nt_refine_next(p->refine, values)) {
-            break;
-        }
-        p->refine_at = asked_setting(p, values);
-        if (p->refine_at == NONE || p->refine_at == 0 || p->settings[p->refine_at].gangs > 0) {
-            p->refine_at = 0;
-            nt_refine_fail(p->refine);
-        }
-    }
-    (void)nt_refine_incumbent(p->refine, values, NULL);
-    p->table_setting = asked_setting(p, values);
-    if (p->table_setting == NONE || p->settings[p->table_setting].status != NT_ST_OK ||
-        !worth_trying(p, p->table_setting)) {
-        p->table_setting = 0;
-    }
-    if (p->table_setting != 0 && race_setting(p, p->table_setting)) {
-        return true;
-    }
-    if (p->settings[p->table_setting].status != NT_ST_OK) {
-        p->table_setting = 0;
-    }
-    return false;
+    return search_race(p, 0);
 }

@@ -5,37 +5,35 @@
 #include <string.h>
 
 #include "tuner/base/rng.h"
+#include "tuner/search/belief.h"
 
 const struct nt_refine_config nt_refine_defaults = {
-    .min_gain = 0.02, .z = 1.64, .budget = 16, .seed = 1};
+    .min_gain = 0.005, .z = 2.33, .worth = 2e-3, .max_gangs = 6, .budget = 16, .seed = 1};
 
 enum { VARS = NT_REFINE_MAX_VARS };
+#define NONE UINT32_MAX
 
 struct tried {
     uint32_t value[VARS];
-    uint32_t var; /* changed last */
-    double score, se;
+    uint32_t var;  /* changed last */
+    uint32_t from; /* the incumbent then: index */
+    uint32_t round, gangs;
+    struct nt_score score;
     bool pair, failed;
-};
-
-/* A single change of the incumbent in the round under way. */
-struct step {
-    uint32_t var, value;
-    double score;
 };
 
 struct nt_refine {
     struct nt_refine_config config;
+    struct belief belief;
     uint32_t n;
     uint32_t values[VARS];
-    uint32_t order[VARS];                /* of variables, most urgent first */
-    struct tried incumbent, asked, best; /* best: of the round, acceptable and better than others */
-    bool asking, pairing, better;
-    struct step gains[VARS]; /* single changes that improved in this round, one a variable */
-    uint32_t n_gains;
-    uint32_t at_var, at_value; /* next single change */
-    struct tried *tried;       /* [budget] answered */
+    uint32_t order[VARS]; /* of variables, most urgent first */
+    struct tried *tried;  /* [0]: as is; [budget + 1], those asked for */
     uint32_t n_tried;
+    uint32_t incumbent, asked; /* indices; asked NONE: nothing */
+    uint32_t round;            /* from 1 on */
+    uint32_t at_var, at_value; /* next single change */
+    bool paired;               /* the round's pair was asked for */
 };
 
 /* Urgent variables first; equal ones in an order by the seed. */
@@ -69,7 +67,10 @@ int nt_refine_new(const struct nt_refine_config *config, const struct nt_refine_
         return nt_fail(err, NT_E_NOMEM, 0, "refine");
     }
     r->config = *config;
+    belief_init(&r->belief, config->z, config->z);
     r->n = n;
+    r->round = r->n_tried = 1;
+    r->asked = NONE;
     for (uint32_t i = 0; i < n; i++) {
         r->values[i] = vars[i].values;
     }
@@ -91,15 +92,117 @@ void nt_refine_free(struct nt_refine *r)
     }
 }
 
+/* ---- comparing ---- */
+
+/* By how much a is better than b, and its error. */
+static double apart(const struct nt_refine *r, uint32_t a, uint32_t b, double *ret_se,
+                    double *ret_df)
+{
+    const struct nt_score *x = &r->tried[a].score, *y = &r->tried[b].score;
+    double vx = x->se * x->se, vy = y->se * y->se, sum = vx + vy;
+    *ret_se = sqrt(sum);
+    *ret_df = b == 0 || !(vy > 0.0) ? x->df : sum * sum / (vx * vx / x->df + vy * vy / y->df);
+    return x->mean - y->mean;
+}
+
+static uint32_t whole(double df)
+{
+    return (uint32_t)fmin(fmax(df, BELIEF_KIND), BELIEF_MOST);
+}
+
+/* Is it better than the other for sure? NAN is not. */
+static bool beats(const struct nt_refine *r, uint32_t a, uint32_t b)
+{
+    double se, df, d = apart(r, a, b, &se, &df);
+    return se > 0.0 ? d > r->belief.by[whole(df)].drop * se : d > 0.0;
+}
+
+static bool in_round(const struct nt_refine *r, uint32_t i)
+{
+    return r->tried[i].round == r->round && !r->tried[i].failed && isfinite(r->tried[i].score.mean);
+}
+
+/* What it must be better by to take the other's place: simpler ones stay in a tie. */
+static double needed(const struct nt_refine *r, uint32_t a, uint32_t b)
+{
+    bool simpler = b == r->incumbent || (r->tried[a].pair && !r->tried[b].pair);
+    return simpler ? log1p(r->config.min_gain) : 0.0;
+}
+
+/* By enough to take its place, and for sure? */
+static bool outdoes(const struct nt_refine *r, uint32_t i, uint32_t other)
+{
+    double gain = r->tried[i].score.mean - r->tried[other].score.mean;
+    return gain >= log1p(r->config.min_gain) && beats(r, i, other);
+}
+
+static bool acceptable(const struct nt_refine *r, uint32_t i)
+{
+    return in_round(r, i) && outdoes(r, i, r->incumbent);
+}
+
+/* Of the round; the incumbent where none is acceptable. */
+static uint32_t best_of_round(const struct nt_refine *r)
+{
+    uint32_t best = r->incumbent;
+    for (uint32_t i = 1; i < r->n_tried; i++) {
+        if (acceptable(r, i) &&
+            r->tried[i].score.mean > r->tried[best].score.mean + needed(r, i, best)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* What another gang is expected to save of what is lost by judging between the two as things stand:
+ * an error falls with the root of the gangs, so 1 in 2 n. */
+static double saving(const struct nt_refine *r, uint32_t i, uint32_t rival, uint32_t gangs)
+{
+    double se, df, d = apart(r, i, rival, &se, &df);
+    if (!(se > 0.0)) {
+        return 0.0;
+    }
+    return belief_loss(&r->belief, -fabs(d - needed(r, i, rival)), se, whole(df)) / (2.0 * gangs);
+}
+
+/* The setting of which another gang would tell most about what to take; NONE: none is worth it. */
+static uint32_t most_open(const struct nt_refine *r)
+{
+    uint32_t best = best_of_round(r), ret = NONE;
+    double most = 1.0;
+    for (uint32_t i = 1; i < r->n_tried; i++) {
+        uint32_t rival = i == best ? r->incumbent : best, who = i;
+        double x;
+        if (!in_round(r, i)) {
+            continue;
+        }
+        if (rival != 0 && (r->tried[i].gangs >= r->config.max_gangs ||
+                           r->tried[rival].score.se > r->tried[i].score.se)) {
+            who = rival;
+        }
+        if (r->tried[who].gangs >= r->config.max_gangs) {
+            continue;
+        }
+        x = saving(r, i, rival, r->tried[who].gangs) /
+            (r->config.worth * r->tried[who].score.price);
+        if (x > most) {
+            most = x;
+            ret = who;
+        }
+    }
+    return ret;
+}
+
+/* ---- asking ---- */
+
 static bool same(const struct nt_refine *r, const uint32_t *a, const uint32_t *b)
 {
     return memcmp(a, b, r->n * sizeof(*a)) == 0;
 }
 
-/* Known by an earlier answer: tried, or a change that by itself had failed; "as is" scores 0. */
+/* Known by an earlier answer: tried, or a change that by itself had failed. */
 static bool is_known(const struct nt_refine *r, const struct tried *t)
 {
-    static const uint32_t as_is[VARS] = {0};
     for (uint32_t i = 0; i < r->n_tried; i++) {
         const struct tried *old = &r->tried[i];
         if (same(r, old->value, t->value) || (old->failed && !old->pair && old->var == t->var &&
@@ -107,29 +210,21 @@ static bool is_known(const struct nt_refine *r, const struct tried *t)
             return true;
         }
     }
-    return same(r, t->value, as_is) || same(r, t->value, r->incumbent.value);
+    return false;
 }
 
-static bool acceptable(const struct nt_refine *r, double score, double se)
+/* Ask for a setting with one more change, unless it was tried. */
+static bool ask(struct nt_refine *r, const uint32_t *from, uint32_t var, uint32_t value, bool pair)
 {
-    double gain = score - r->incumbent.score, needed = log1p(r->config.min_gain);
-    /* the incumbent's own error counts too */
-    return gain >= needed && gain - r->config.z * hypot(se, r->incumbent.se) > 0.0;
-}
-
-/* Ask for the incumbent with one more change, unless it was tried. */
-static bool ask(struct nt_refine *r, const struct tried *from, uint32_t var, uint32_t value)
-{
-    struct tried t = *from;
+    struct tried t = {
+        .var = var, .from = r->incumbent, .round = r->round, .score.mean = NAN, .pair = pair};
+    memcpy(t.value, from, r->n * sizeof(*from));
     t.value[var] = value;
-    t.var = var;
-    t.pair = r->pairing;
-    t.failed = false;
-    if (is_known(r, &t)) {
+    if (r->n_tried > r->config.budget || is_known(r, &t)) {
         return false;
     }
-    r->asked = t;
-    r->asking = true;
+    r->asked = r->n_tried;
+    r->tried[r->n_tried++] = t;
     return true;
 }
 
@@ -138,7 +233,7 @@ static bool next_single(struct nt_refine *r)
     for (; r->at_var < r->n; r->at_var++, r->at_value = 0) {
         uint32_t var = r->order[r->at_var];
         while (r->at_value < r->values[var]) {
-            if (ask(r, &r->incumbent, var, r->at_value++)) {
+            if (ask(r, r->tried[r->incumbent].value, var, r->at_value++, false)) {
                 return true;
             }
         }
@@ -146,123 +241,110 @@ static bool next_single(struct nt_refine *r)
     return false;
 }
 
+/* The best improving change of the round, of another variable than that; NONE. */
+static uint32_t best_gain(const struct nt_refine *r, uint32_t other_than)
+{
+    uint32_t best = NONE;
+    for (uint32_t i = 1; i < r->n_tried; i++) {
+        if (in_round(r, i) && !r->tried[i].pair && r->tried[i].var != other_than &&
+            beats(r, i, r->incumbent) &&
+            (best == NONE || r->tried[i].score.mean > r->tried[best].score.mean)) {
+            best = i;
+        }
+    }
+    return best;
+}
+
 static bool next_pair(struct nt_refine *r)
 {
-    struct tried t = r->incumbent;
-    if (r->pairing || r->n_gains < 2) {
+    uint32_t a = best_gain(r, NONE), b = a != NONE ? best_gain(r, r->tried[a].var) : NONE;
+    if (r->paired || b == NONE) {
         return false;
     }
-    r->pairing = true;
-    t.value[r->gains[0].var] = r->gains[0].value;
-    return ask(r, &t, r->gains[1].var, r->gains[1].value);
+    r->paired = true;
+    return ask(r, r->tried[a].value, r->tried[b].var, r->tried[b].value[r->tried[b].var], true);
 }
 
 /* The round is over: its best becomes the incumbent, and a new round starts from there. */
 static bool next_round(struct nt_refine *r)
 {
-    if (!r->better) {
+    uint32_t best = best_of_round(r);
+    if (best == r->incumbent) {
         return false;
     }
-    r->incumbent = r->best;
-    r->better = r->pairing = false;
-    r->n_gains = 0;
+    r->incumbent = best;
+    r->round++;
+    r->paired = false;
     r->at_var = r->at_value = 0;
     return true;
 }
 
 bool nt_refine_next(struct nt_refine *r, uint32_t *setting)
 {
-    if (r->n_tried >= r->config.budget) {
-        return false;
-    }
-    while (!r->asking && !next_single(r) && !next_pair(r)) {
-        if (!next_round(r)) {
+    while (r->asked == NONE && !next_single(r)) {
+        r->asked = most_open(r);
+        if (r->asked == NONE && !next_pair(r) && !next_round(r)) {
             return false;
         }
     }
-    memcpy(setting, r->asked.value, r->n * sizeof(*setting));
+    memcpy(setting, r->tried[r->asked].value, r->n * sizeof(*setting));
     return true;
 }
 
-/* Keeps the best improving value of each variable, best first. */
-static void add_gain(struct nt_refine *r, struct step s)
+void nt_refine_tell(struct nt_refine *r, const struct nt_score *score)
 {
-    uint32_t at = r->n_gains;
-    for (uint32_t i = 0; i < r->n_gains; i++) {
-        if (r->gains[i].var == s.var) {
-            if (r->gains[i].score >= s.score) {
-                return;
-            }
-            memmove(&r->gains[i], &r->gains[i + 1], (r->n_gains - i - 1) * sizeof(*r->gains));
-            at = --r->n_gains;
-            break;
-        }
-    }
-    while (at > 0 && r->gains[at - 1].score < s.score) {
-        at--;
-    }
-    memmove(&r->gains[at + 1], &r->gains[at], (r->n_gains - at) * sizeof(*r->gains));
-    r->gains[at] = s;
-    r->n_gains++;
-}
-
-void nt_refine_tell(struct nt_refine *r, double score, double se)
-{
-    nt_assert(r->asking && r->n_tried < r->config.budget);
-    r->asking = false;
-    r->asked.score = score;
-    r->asked.se = se;
-    r->tried[r->n_tried++] = r->asked;
-    if (!isfinite(score)) {
-        return;
-    }
-    if (!r->pairing && score - r->config.z * hypot(se, r->incumbent.se) > r->incumbent.score) {
-        add_gain(r, (struct step){r->asked.var, r->asked.value[r->asked.var], score});
-    }
-    if (acceptable(r, score, se) && (!r->better || score > r->best.score)) {
-        /* a pair must be worth more than either by the same margin, or the simpler one stays */
-        if (r->pairing && r->better && score < r->best.score + log1p(r->config.min_gain)) {
-            return;
-        }
-        r->best = r->asked;
-        r->better = true;
-    }
+    nt_assert(r->asked != NONE);
+    r->tried[r->asked].score = *score;
+    r->tried[r->asked].gangs++;
+    r->asked = NONE;
 }
 
 void nt_refine_fail(struct nt_refine *r)
 {
-    nt_assert(r->asking && r->n_tried < r->config.budget);
-    r->asking = false;
-    r->asked.failed = true;
-    r->asked.score = NAN;
-    r->tried[r->n_tried++] = r->asked;
+    nt_assert(r->asked != NONE);
+    r->tried[r->asked].failed = true;
+    r->asked = NONE;
 }
 
-bool nt_refine_hopeless(const struct nt_refine *r, double score, double se)
+void nt_refine_again(struct nt_refine *r, const uint32_t *setting, const struct nt_score *score)
 {
-    /* alone, half of what is needed may do: as one of the best pair */
-    double needed =
-        r->pairing ? log1p(r->config.min_gain) + (r->better ? r->best.score : r->incumbent.score)
-                   : r->incumbent.score + 0.5 * log1p(r->config.min_gain);
-    return score + r->config.z * se < needed;
+    for (uint32_t i = 1; i < r->n_tried; i++) {
+        if (same(r, r->tried[i].value, setting)) {
+            r->tried[i].failed = r->tried[i].failed || score == NULL;
+            r->tried[i].score = score != NULL ? *score : r->tried[i].score;
+        }
+    }
 }
 
-bool nt_refine_undecided(const struct nt_refine *r, double score, double se)
+/* Is it better than what it was tried from, or what that was tried from where that is out? */
+static bool stands(const struct nt_refine *r, uint32_t i)
 {
-    return isfinite(score) && !acceptable(r, score, se) && !nt_refine_hopeless(r, score, se);
+    const struct tried *t = &r->tried[i];
+    uint32_t from = t->from;
+    while (r->tried[from].failed) {
+        from = r->tried[from].from;
+    }
+    return !t->failed && isfinite(t->score.mean) && outdoes(r, i, from);
 }
 
 double nt_refine_incumbent(const struct nt_refine *r, uint32_t *setting, double *ret_se)
 {
-    const struct tried *t = r->better ? &r->best : &r->incumbent;
-    memcpy(setting, t->value, r->n * sizeof(*setting));
-    if (ret_se != NULL) {
-        *ret_se = t->se;
+    const struct tried *best = &r->tried[0];
+    for (uint32_t i = 1; i < r->n_tried; i++) {
+        const struct tried *t = &r->tried[i];
+        double tie = t->pair && !best->pair ? log1p(r->config.min_gain) : 0.0;
+        if (stands(r, i) && t->score.mean > best->score.mean + tie) {
+            best = t;
+        }
     }
-    return t->score;
+    memcpy(setting, best->value, r->n * sizeof(*setting));
+    if (ret_se != NULL) {
+        *ret_se = best->score.se;
+    }
+    return best->score.mean;
 }
 
-uint32_t nt_refine_gangs(const struct nt_refine *r)
+uint32_t nt_refine_tried(const struct nt_refine *r)
 {
-    return r->n_tried;
+    return r->n_tried - 1 - (r->asked != NONE && r->tried[r->asked].gangs == 0);
 }
