@@ -164,7 +164,7 @@ static void test_limits(void **state)
          .least = 3,
          .most = 12,
          .pairs = 5,
-         .budget_ns = 5.5 * (ROWS * 8 + 8 + 2) * STEP_NS},
+         .budget_ns = 11 * (ROWS * 8 + 8 + 2) * STEP_NS / 2},
         {.name = "gangs that come up no more", .least = 3, .most = 12, .lost_from = 9, .pairs = 4},
     };
     (void)state;

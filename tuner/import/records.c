@@ -75,6 +75,7 @@ static struct nt_imp_run *run_of(struct nt_imp_file *f, const struct record *rec
     struct nt_imp_run *r = f->nruns > 0 ? &f->runs[f->nruns - 1] : NULL;
     uint32_t per_rank = rec->text[PER_RANK][0] != '\0' ? small(rec, PER_RANK) : 1;
     uint32_t procs = rec->text[GPUS][0] != '\0' ? 1 : small(rec, RANKS);
+    uint32_t per_node = small(rec, PER_NODE);
     uint32_t gpus = rec->text[GPUS][0] != '\0' ? small(rec, GPUS) : per_rank;
     uint32_t world = procs * gpus <= NT_IMP_MAX_RANKS ? procs * gpus : 0;
     int coll = nt_coll_of(rec->text[NAME]);
@@ -97,10 +98,10 @@ static struct nt_imp_run *run_of(struct nt_imp_file *f, const struct record *rec
     r->gpus = gpus;
     r->procs = procs;
     r->world = world;
-    r->hosts = small(rec, NODES) > 0                   ? small(rec, NODES)
-               : small(rec, PER_NODE) > 0 && procs > 0 ? procs / small(rec, PER_NODE)
-               : rec->text[GPUS][0] != '\0'            ? 1
-                                                       : 0;
+    r->hosts = small(rec, NODES) > 0        ? small(rec, NODES)
+               : per_node > 0 && procs > 0  ? procs / per_node
+               : rec->text[GPUS][0] != '\0' ? 1
+                                            : 0;
     r->summary = true; /* these forms have none */
     return r;
 }
@@ -184,9 +185,9 @@ int nt_imp_parse_records_csv(struct nt_imp_file *f, const char *text, size_t len
     }
     nt_csv_open(c, text, len);
     n = nt_csv_next(c) ? c->n : 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < NT_CSV_COLUMNS; i++) { /* a row may be wider than its header */
         column[i] = MEMBERS;
-        for (int m = 0; m < MEMBERS; m++) {
+        for (int m = 0; m < MEMBERS && i < n; m++) {
             column[i] = strcasecmp(c->cell[i], members[m].csv) == 0 ? m : column[i];
         }
     }

@@ -165,12 +165,12 @@ static const char *slip_of(const char *written)
     enum { SHORT = 9 }; /* NCCL_ and four letters: two of them make another word */
     const char *near = NULL;
     size_t n = strlen(written), limit = n / 6 > 2 ? n / 6 : 2;
-    char name[128];
-    for (size_t i = 0; i <= n && i < sizeof(name); i++) {
-        name[i] = (char)toupper((unsigned char)written[i]);
-    }
+    char name[128] = "";
     if (n >= sizeof(name)) {
         return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        name[i] = (char)toupper((unsigned char)written[i]);
     }
     for (size_t i = 0; i < nt_tunables_count; i++) {
         size_t d = (nt_tunables[i].flags & NT_F_GONE) == 0
