@@ -55,11 +55,11 @@ function(nt_program name)
 endfunction()
 
 # nt_test(store_migrate SOURCES test_migrate.c DEPS nt_store): a cmocka program run by ctest. A skip is exit
-# code 77 with a reason on stdout. TIMEOUT in seconds, 60 unless told, five times that with sanitizers.
+# code 77 with a reason on stdout. TIMEOUT in seconds, 120 unless told, five times that with sanitizers.
 function(nt_test name)
   cmake_parse_arguments(PARSE_ARGV 1 A "" "TIMEOUT" "SOURCES;DEPS;ENV;ARGS;LABELS")
   if(NOT A_TIMEOUT)
-    set(A_TIMEOUT 60)
+    set(A_TIMEOUT 120)
   endif()
   if(NT_SANITIZE) # these run several times longer
     math(EXPR A_TIMEOUT "${A_TIMEOUT} * 5")
@@ -86,7 +86,7 @@ function(nt_fuzz name)
     add_executable(fuzz_${name} ${A_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.c)
     target_link_libraries(fuzz_${name} PRIVATE nt_flags ${A_DEPS})
     add_test(NAME fuzz_${name}_corpus COMMAND fuzz_${name} ${corpus})
-    set_tests_properties(fuzz_${name}_corpus PROPERTIES TIMEOUT 120)
+    set_tests_properties(fuzz_${name}_corpus PROPERTIES TIMEOUT 600)
   endif()
 endfunction()
 
