@@ -257,32 +257,39 @@ char *nt_format_ns(double ns, char *out, size_t size)
     return out;
 }
 
+static bool same_letter(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
 /* Edit distance with case ignored, for words up to 63 characters; longer ones are far from
- * everything. */
+ * everything. Two letters that changed places are one edit. */
 static size_t distance(const char *a, const char *b)
 {
-    size_t row[64], n = strlen(a), m = strlen(b);
+    size_t rows[3][64], n = strlen(a), m = strlen(b);
 
     if (n > 63 || m > 63) {
         return 64;
     }
     for (size_t j = 0; j <= m; j++) {
-        row[j] = j;
+        rows[0][j] = j;
     }
     for (size_t i = 1; i <= n; i++) {
-        size_t diag = row[0];
+        size_t *row = rows[i % 3];
+        const size_t *up = rows[(i - 1) % 3], *two_up = rows[(i + 1) % 3];
         row[0] = i;
         for (size_t j = 1; j <= m; j++) {
-            size_t up = row[j];
-            size_t same = tolower((unsigned char)a[i - 1]) == tolower((unsigned char)b[j - 1]);
-            size_t best = diag + (same ? 0 : 1);
-            best = up + 1 < best ? up + 1 : best;
+            size_t best = up[j - 1] + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
+            best = up[j] + 1 < best ? up[j] + 1 : best;
             best = row[j - 1] + 1 < best ? row[j - 1] + 1 : best;
-            diag = up;
+            if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+                same_letter(a[i - 2], b[j - 1]) && two_up[j - 2] + 1 < best) {
+                best = two_up[j - 2] + 1;
+            }
             row[j] = best;
         }
     }
-    return row[m];
+    return rows[n % 3][m];
 }
 
 const char *nt_nearest(const char *word, const char *const *names)
@@ -291,7 +298,8 @@ const char *nt_nearest(const char *word, const char *const *names)
     size_t len = strlen(word), least = (len / 3 > 2 ? len / 3 : len > 3 ? 2 : 1) + 1;
 
     for (; *names != NULL; names++) {
-        size_t d = distance(word, *names);
+        bool begins = len > 2 && strncasecmp(word, *names, len) == 0;
+        size_t d = begins ? 1 : distance(word, *names);
         if (d < least) {
             least = d;
             best = *names;

@@ -288,6 +288,7 @@ uint32_t refine_pick(struct nt_plan *p, uint32_t setting, uint32_t point, enum n
     double effect, own_se, level_se;
 
     *ret_effect = NAN;
+    *ret_own_se = *ret_level_se = 0;
     if (c == NULL || c->race[m] == NULL) {
         return NONE;
     }
