@@ -262,9 +262,7 @@ static bool same_letter(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Edit distance with case ignored, for words up to 63 characters; longer ones are far from
- * everything. Two letters that changed places are one edit. */
-static size_t distance(const char *a, const char *b)
+size_t nt_edit_distance(const char *a, const char *b)
 {
     size_t rows[3][64], n = strlen(a), m = strlen(b);
 
@@ -299,7 +297,7 @@ const char *nt_nearest(const char *word, const char *const *names)
 
     for (; *names != NULL; names++) {
         bool begins = len > 2 && strncasecmp(word, *names, len) == 0;
-        size_t d = begins ? 1 : distance(word, *names);
+        size_t d = begins ? 1 : nt_edit_distance(word, *names);
         if (d < least) {
             least = d;
             best = *names;

@@ -26,9 +26,12 @@ char *nt_format_bytes(uint64_t bytes, char *out, size_t size);
 /* "850 ns", "12.3 µs", "4.56 ms", "1.23 s". Returns out. */
 char *nt_format_ns(double ns, char *out, size_t size);
 
-/* The name nearest to `word` by edit distance (case ignored), NULL if none is near enough to
- * suggest: a third of its length, or 2 (1 in words of up to three characters). names:
- * NULL-terminated. */
+/* How many letters of a must be put in, left out, replaced or swapped with their neighbours to make
+ * b, case ignored. Words of more than 63 characters are 64 from everything. */
+size_t nt_edit_distance(const char *a, const char *b);
+/* The name nearest to `word` by edit distance, NULL if none is near enough to suggest: a third of
+ * its length, or 2 (1 in words of up to three characters); one that begins with the word, of three
+ * characters at least, is. names: NULL-terminated. */
 const char *nt_nearest(const char *word, const char *const *names);
 /* nt_fail with NT_E_INVAL: "unknown WHAT 'WORD'; did you mean 'NEAR'?" or the list of names. */
 int nt_fail_name(struct nt_err *err, const char *what, const char *word, const char *const *names);

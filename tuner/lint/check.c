@@ -113,72 +113,16 @@ bool nt_lint_is_ours(const char *name)
            slipped_prefix(name);
 }
 
-/* Edit distance, or limit + 1 when it is larger. Names are short: longer ones are not near. */
-static size_t distance(const char *a, const char *b, size_t limit)
-{
-    enum { MAX = 64 };
-    size_t n = strlen(a), m = strlen(b), row[MAX + 1];
-    if (n > MAX || m > MAX || n > m + limit || m > n + limit) {
-        return limit + 1;
-    }
-    for (size_t k = 0; k <= m; k++) {
-        row[k] = k;
-    }
-    for (size_t i = 1; i <= n; i++) {
-        size_t diagonal = row[0], least = i;
-        row[0] = i;
-        for (size_t k = 1; k <= m; k++) {
-            size_t change = diagonal + (a[i - 1] != b[k - 1]);
-            size_t gap = (row[k] < row[k - 1] ? row[k] : row[k - 1]) + 1;
-            diagonal = row[k];
-            row[k] = change < gap ? change : gap;
-            least = row[k] < least ? row[k] : least;
-        }
-        if (least > limit) {
-            return limit + 1;
-        }
-    }
-    return row[m];
-}
-
-/* Whether two short words have the same letters: "ALOG" is a slip of ALGO, VER none of NET. */
-static bool same_letters(const char *a, const char *b)
-{
-    int count[256] = {0};
-    for (; *a != '\0'; a++) {
-        count[(unsigned char)*a]++;
-    }
-    for (; *b != '\0'; b++) {
-        count[(unsigned char)*b]--;
-    }
-    for (size_t i = 0; i < 256; i++) {
-        if (count[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A slip of the pen, not another word: about one letter in six, or the case of them all. */
-static const char *slip_of(const char *written)
+static const char *slip_of(const char *name)
 {
     enum { SHORT = 9 }; /* NCCL_ and four letters: two of them make another word */
     const char *near = NULL;
-    size_t n = strlen(written), limit = n / 6 > 2 ? n / 6 : 2;
-    char name[128] = "";
-    if (n >= sizeof(name)) {
-        return NULL;
-    }
-    for (size_t i = 0; i < n; i++) {
-        name[i] = (char)toupper((unsigned char)written[i]);
-    }
+    size_t n = strlen(name), limit = n <= SHORT ? 1 : n / 6 > 2 ? n / 6 : 2;
     for (size_t i = 0; i < nt_tunables_count; i++) {
         size_t d = (nt_tunables[i].flags & NT_F_GONE) == 0
-                       ? distance(name, nt_tunables[i].name, limit)
+                       ? nt_edit_distance(name, nt_tunables[i].name)
                        : limit + 1;
-        if (d == 2 && n <= SHORT && !same_letters(name, nt_tunables[i].name)) {
-            continue;
-        }
         if (d <= limit && (near == NULL || d < limit)) {
             near = nt_tunables[i].name;
             limit = d;
