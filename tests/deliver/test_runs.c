@@ -189,8 +189,9 @@ static void test_no_secrets(void **state)
                  {"AWS_SECRET", false},        {"LD_PRELOAD", true},
                  {"LD_PRELOAD_X", false},      {"HOME", false},
                  {"TORCH_NCCL_SECRETS", false}};
-    const char *argv[] = {"serve", "--api-key", "abc", "--token=def", "--tokens", "5", "x", NULL};
-    const char *env[] = {"NCCL_A=1", "HF_TOKEN=x", "NCCL_B=", "junk", NULL};
+    const char *argv[] = {"serve",    "--api-key", "abc",   "--token=def",
+                          "--tokens", "5",         "x\xff", NULL};
+    const char *env[] = {"NCCL_A=1", "HF_TOKEN=x", "NCCL_B=", "NCCL_C=/tmp/\xfe", "junk", NULL};
     json_t *words = nt_manifest_command(argv), *vars = nt_manifest_variables(env);
     struct nt_buf out;
     (void)state;
@@ -202,10 +203,11 @@ static void test_no_secrets(void **state)
     nt_buf_init(&out, 4096);
     nt_json_dump(words, false, &out);
     assert_string_equal(nt_buf_str(&out),
-                        "[\"serve\",\"--api-key\",\"…\",\"--token=…\",\"--tokens\",\"…\",\"x\"]");
+                        "[\"serve\",\"--api-key\",\"…\",\"--token=…\",\"--tokens\",\"…\",\"x?\"]");
     nt_buf_clear(&out);
     nt_json_dump(vars, false, &out);
-    assert_string_equal(nt_buf_str(&out), "{\"NCCL_A\":\"1\",\"NCCL_B\":\"\"}");
+    assert_string_equal(nt_buf_str(&out),
+                        "{\"NCCL_A\":\"1\",\"NCCL_B\":\"\",\"NCCL_C\":\"/tmp/?\"}");
     nt_buf_done(&out);
     json_decref(words);
     json_decref(vars);

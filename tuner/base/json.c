@@ -1,6 +1,7 @@
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int nt_json_parse(const char *text, size_t len, const char *what, json_t **ret, struct nt_err *err)
@@ -40,6 +41,18 @@ void nt_json_dump(const json_t *value, bool pretty, struct nt_buf *out)
     if (json_dump_callback(value, dump_to_buf, out, flags) != 0) {
         out->failed = true;
     }
+}
+
+json_t *nt_json_text(const char *text)
+{
+    json_t *s = json_string(text);
+    char *copy = s == NULL ? strdup(text) : NULL;
+    if (copy != NULL) {
+        nt_text_plain(copy);
+        s = json_string(copy);
+        free(copy);
+    }
+    return s;
 }
 
 static json_t *member(const json_t *o, const char *key, bool (*is)(const json_t *),

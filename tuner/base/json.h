@@ -15,6 +15,10 @@ NT_MUST_CHECK int nt_json_load(const char *path, size_t max_bytes, json_t **ret,
 /* Sorted keys and two blanks of indent when pretty, one line otherwise; appended to *out. */
 void nt_json_dump(const json_t *value, bool pretty, struct nt_buf *out);
 
+/* A string of text that may be no UTF-8, which JSON cannot hold: such bytes become '?'. NULL:
+ * no memory. */
+json_t *nt_json_text(const char *text);
+
 /* Required members: a missing key or another type is an error. */
 NT_MUST_CHECK int nt_json_str(const json_t *o, const char *key, const char **ret,
                               struct nt_err *err);

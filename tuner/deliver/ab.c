@@ -329,20 +329,12 @@ static json_t *number(double x)
     return isfinite(x) ? json_real(x) : json_null();
 }
 
-static json_t *text_json(const char *text)
-{
-    char copy[512];
-    (void)snprintf(copy, sizeof(copy), "%s", text);
-    nt_text_plain(copy);
-    return json_string(copy);
-}
-
 static json_t *run_json(const struct nt_ab_run *r)
 {
     return json_pack("{s:s, s:o, s:s, s:o, s:o, s:s, s:b, s:o}", "run", r->id, "value",
                      number(r->value > 0 ? r->value : NAN), "unit", r->unit, "seconds",
-                     number(r->seconds), "log", text_json(r->log), "applied", r->applied, "counts",
-                     r->why[0] == '\0', "why", text_json(r->why));
+                     number(r->seconds), "log", nt_json_text(r->log), "applied", r->applied,
+                     "counts", r->why[0] == '\0', "why", nt_json_text(r->why));
 }
 
 json_t *nt_ab_json(const struct nt_ab *a, const struct nt_ab_answer *x)
@@ -364,8 +356,8 @@ json_t *nt_ab_json(const struct nt_ab *a, const struct nt_ab_answer *x)
     }
     for (size_t i = 0; i < a->nmoved; i++) {
         (void)json_array_append_new(moved, json_pack("{s:s, s:o, s:i}", "what", a->moved[i].what,
-                                                     "text", text_json(a->moved[i].text), "pairs",
-                                                     (int)a->moved[i].pairs));
+                                                     "text", nt_json_text(a->moved[i].text),
+                                                     "pairs", (int)a->moved[i].pairs));
     }
     if (x->more > 0) {
         json_decref(more);
@@ -379,7 +371,7 @@ json_t *nt_ab_json(const struct nt_ab *a, const struct nt_ab_answer *x)
                   number(x->gain), "lo", number(x->lo), "hi", number(x->hi), "tells",
                   number(x->told), "more", more, "without", number(x->mean[NT_AB_WITHOUT]), "with",
                   number(x->mean[NT_AB_WITH]), "pairs", pairs, "moved", moved, "set_in_both",
-                  text_json(a->common));
+                  nt_json_text(a->common));
     nt_buf_done(&sentence);
     return o;
 }

@@ -485,7 +485,7 @@ json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_
         (void)json_array_append_new(reasons, json_string(v->reason[i]));
     }
     for (unsigned i = 0; i < f->proc->nnccl; i++) {
-        (void)json_array_append_new(nccl, json_string(f->proc->nccl[i].path));
+        (void)json_array_append_new(nccl, nt_json_text(f->proc->nccl[i].path));
     }
     for (uint32_t i = 0; f->receipt != NULL && i < NT_RECEIPT_CHANGES; i++) {
         char name[NT_RECEIPT_NAME], before[NT_RECEIPT_CHANGE_VALUE], now[NT_RECEIPT_CHANGE_VALUE];

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "schema/vocab.h"
+#include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/deliver/doctor_private.h"
 
@@ -195,7 +196,7 @@ json_t *nt_doctor_engine_json(const struct nt_engine *e)
         (void)json_array_append_new(rows, row_json(&e->rows[i]));
     }
     for (unsigned i = 0; i < e->nmapped; i++) {
-        (void)json_array_append_new(mapped, json_string(e->mapped[i]));
+        (void)json_array_append_new(mapped, nt_json_text(e->mapped[i]));
     }
     return json_pack("{s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o, s:o, s:i}", "engine", e->engine,
                      "version", e->version, "table", e->table, "on", e->on, "why", e->why, "pynccl",

@@ -56,8 +56,8 @@ json_t *nt_manifest_variables(const char *const *env)
             continue;
         }
         (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - *env), *env);
-        if (nt_manifest_keeps(name)) { /* bytes that are no text are left out by jansson */
-            (void)json_object_set_new(o, name, json_string(equals + 1));
+        if (nt_manifest_keeps(name)) {
+            (void)json_object_set_new(o, name, nt_json_text(equals + 1));
         }
     }
     return o;
@@ -76,8 +76,7 @@ json_t *nt_manifest_command(const char *const *argv)
         } else if (names && equals != NULL) {
             (void)json_array_append_new(list, json_sprintf("%.*s=…", (int)(equals - *argv), *argv));
         } else {
-            json_t *word = json_string(*argv);
-            (void)json_array_append_new(list, word != NULL ? word : json_string("?"));
+            (void)json_array_append_new(list, nt_json_text(*argv));
         }
         hide = !hide && names && equals == NULL;
     }

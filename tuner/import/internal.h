@@ -28,5 +28,3 @@ void nt_imp_add_record(struct nt_imp_file *f, const json_t *o, uint32_t index);
 bool nt_imp_is_records_csv(const char *text, size_t len);
 NT_MUST_CHECK int nt_imp_parse_records_csv(struct nt_imp_file *f, const char *text, size_t len,
                                            struct nt_err *err);
-/* Strings of foreign files may be no UTF-8, which JSON cannot hold: such bytes become '?'. */
-json_t *nt_imp_text_json(const char *text);

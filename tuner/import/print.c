@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/import/internal.h"
 
@@ -28,31 +29,15 @@ static json_t *real_or_null(double v)
     return isfinite(v) ? json_real(v) : json_null();
 }
 
-/* Strings of foreign files may be no UTF-8, which JSON cannot hold: such bytes become '?'. */
-json_t *nt_imp_text_json(const char *text)
-{
-    json_t *s = json_string(text);
-    char copy[1024];
-    size_t n = 0;
-    if (s != NULL) {
-        return s;
-    }
-    for (; text[n] != '\0' && n + 1 < sizeof(copy); n++) {
-        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
-    }
-    copy[n] = '\0';
-    return json_string(copy);
-}
-
 json_t *nt_imp_notes_json(const struct nt_imp_notes *notes)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < notes->n; i++) {
         const struct nt_imp_note *n = &notes->v[i];
-        (void)json_array_append_new(
-            list, json_pack("{s:s, s:s, s:i, s:o}", "id", nt_imp_note_name(n->id), "level",
-                            nt_imp_level_names[nt_imp_note_level(n->id)], "line", (int)n->line,
-                            "text", nt_imp_text_json(n->text)));
+        (void)json_array_append_new(list,
+                                    json_pack("{s:s, s:s, s:i, s:o}", "id", nt_imp_note_name(n->id),
+                                              "level", nt_imp_level_names[nt_imp_note_level(n->id)],
+                                              "line", (int)n->line, "text", nt_json_text(n->text)));
     }
     return list;
 }
@@ -100,17 +85,16 @@ static json_t *run_json(const struct nt_imp_run *r)
 {
     char shape[96];
     json_t *rows = json_array(), *env = json_array();
-    json_t *o =
-        json_pack("{s:o, s:b, s:o, s:o, s:o, s:i, s:o, s:o, s:i, s:b, s:b, s:i, s:i, s:i, s:s}",
-                  "collective", r->collective[0] != '\0' ? json_string(r->collective) : json_null(),
-                  "collective_inferred", r->collective_inferred, "tool", nt_imp_text_json(r->tool),
-                  "tool_version", nt_imp_text_json(r->tool_version), "library",
-                  nt_imp_text_json(r->library), "library_version", (int)r->library_version,
-                  "library_text", nt_imp_text_json(r->library_text), "gpu",
-                  nt_imp_text_json(r->nranks > 0 ? r->ranks[0].gpu : ""), "ranks", (int)r->world,
-                  "ranks_inferred", r->world_inferred, "mixed", r->mixed, "iterations",
-                  (int)r->iters, "warmup", (int)r->warmup, "graph", (int)r->graph, "launch_shape",
-                  nt_imp_shape(r, shape, sizeof(shape)));
+    json_t *o = json_pack(
+        "{s:o, s:b, s:o, s:o, s:o, s:i, s:o, s:o, s:i, s:b, s:b, s:i, s:i, s:i, s:s}", "collective",
+        r->collective[0] != '\0' ? json_string(r->collective) : json_null(), "collective_inferred",
+        r->collective_inferred, "tool", nt_json_text(r->tool), "tool_version",
+        nt_json_text(r->tool_version), "library", nt_json_text(r->library), "library_version",
+        (int)r->library_version, "library_text", nt_json_text(r->library_text), "gpu",
+        nt_json_text(r->nranks > 0 ? r->ranks[0].gpu : ""), "ranks", (int)r->world,
+        "ranks_inferred", r->world_inferred, "mixed", r->mixed, "iterations", (int)r->iters,
+        "warmup", (int)r->warmup, "graph", (int)r->graph, "launch_shape",
+        nt_imp_shape(r, shape, sizeof(shape)));
     for (size_t i = 0; i < r->nrows; i++) {
         const struct nt_imp_row *row = &r->rows[i];
         (void)json_array_append_new(
@@ -121,7 +105,7 @@ static json_t *run_json(const struct nt_imp_run *r)
                             cell_json(&row->place[0]), "in_place", cell_json(&row->place[1])));
     }
     for (size_t i = 0; i < r->nenv; i++) {
-        (void)json_array_append_new(env, nt_imp_text_json(r->env[i]));
+        (void)json_array_append_new(env, nt_json_text(r->env[i]));
     }
     if (o != NULL) {
         (void)json_object_set_new(o, "env", env);
@@ -146,7 +130,7 @@ json_t *nt_imp_json(const struct nt_imp_file *f)
             (void)json_array_append_new(runs, r);
         }
     }
-    return json_pack("{s:o, s:s, s:o, s:o}", "file", nt_imp_text_json(f->name), "sha256", f->sha256,
+    return json_pack("{s:o, s:s, s:o, s:o}", "file", nt_json_text(f->name), "sha256", f->sha256,
                      "runs", runs, "notes", nt_imp_notes_json(&f->notes));
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/import/internal.h"
 #include "tuner/import/table_build.h"
@@ -356,15 +357,15 @@ json_t *nt_verdicts_json(const struct nt_table *t, const struct nt_verdicts *v)
         (void)json_array_append_new(
             rows,
             json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:o}", "group",
-                      nt_imp_text_json(t->groups[r->group]), "bytes", (json_int_t)r->bytes, "best",
-                      best != NULL ? nt_imp_text_json(best->name) : json_null(), "best_value",
+                      nt_json_text(t->groups[r->group]), "bytes", (json_int_t)r->bytes, "best",
+                      best != NULL ? nt_json_text(best->name) : json_null(), "best_value",
                       best != NULL ? json_real(best->value) : json_null(), "second",
-                      second != NULL ? nt_imp_text_json(second->name) : json_null(), "second_value",
+                      second != NULL ? nt_json_text(second->name) : json_null(), "second_value",
                       second != NULL ? json_real(second->value) : json_null(), "margin_pct",
                       isfinite(d->margin_pct) ? json_real(d->margin_pct) : json_null(), "verdict",
-                      nt_verdict_names[d->verdict], "why", nt_imp_text_json(d->why)));
+                      nt_verdict_names[d->verdict], "why", nt_json_text(d->why)));
     }
-    return json_pack("{s:o, s:s, s:o, s:o}", "table", nt_imp_text_json(t->name), "metric",
+    return json_pack("{s:o, s:s, s:o, s:o}", "table", nt_json_text(t->name), "metric",
                      nt_metric_names[t->metric], "verdicts", rows, "notes",
                      nt_imp_notes_json(&t->notes));
 }

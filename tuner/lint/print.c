@@ -3,24 +3,9 @@
 #include <string.h>
 
 #include "schema/tunables.h"
+#include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/lint/internal.h"
-
-/* Foreign text may be no UTF-8, which JSON cannot hold: such bytes become '?'. */
-static json_t *text_json(const char *text)
-{
-    json_t *s = json_string(text);
-    char copy[1024];
-    size_t n = 0;
-    if (s != NULL) {
-        return s;
-    }
-    for (; text[n] != '\0' && n + 1 < sizeof(copy); n++) {
-        copy[n] = (unsigned char)text[n] < 0x80 ? text[n] : '?';
-    }
-    copy[n] = '\0';
-    return json_string(copy);
-}
 
 /* What NCCL has after reading a live variable, in words. */
 static const char *taken_text(const struct nt_lint_file *f, const struct nt_lint_var *v, char *out,
@@ -136,10 +121,11 @@ json_t *nt_lint_json(const struct nt_lint_file *f)
         const struct nt_lint_var *v = &f->vars[i];
         if (shown(v)) {
             (void)json_array_append_new(
-                vars, json_pack("{s:o, s:o, s:o, s:o, s:i, s:b}", "name", text_json(v->name),
-                                "value", v->value != NULL ? text_json(v->value) : json_null(),
-                                "taken", text_json(taken_text(f, v, taken, sizeof(taken))), "group",
-                                text_json(v->group), "line", (int)v->line, "dead", v->dead));
+                vars,
+                json_pack("{s:o, s:o, s:o, s:o, s:i, s:b}", "name", nt_json_text(v->name), "value",
+                          v->value != NULL ? nt_json_text(v->value) : json_null(), "taken",
+                          nt_json_text(taken_text(f, v, taken, sizeof(taken))), "group",
+                          nt_json_text(v->group), "line", (int)v->line, "dead", v->dead));
         }
     }
     for (size_t i = 0; i < f->nfindings; i++) {
@@ -148,10 +134,10 @@ json_t *nt_lint_json(const struct nt_lint_file *f)
             findings,
             json_pack("{s:s, s:s, s:i, s:o, s:o}", "rule", nt_lint_rule_id(x->rule), "level",
                       nt_lint_level_names[nt_lint_rule_level(x->rule)], "line", (int)x->line,
-                      "name", x->name != NULL ? text_json(x->name) : json_null(), "text",
-                      text_json(x->text)));
+                      "name", x->name != NULL ? nt_json_text(x->name) : json_null(), "text",
+                      nt_json_text(x->text)));
     }
-    return json_pack("{s:o, s:s, s:s, s:o, s:o}", "file", text_json(f->name), "form",
+    return json_pack("{s:o, s:s, s:s, s:o, s:o}", "file", nt_json_text(f->name), "form",
                      nt_lint_form_names[f->form], "nccl",
                      nt_nccl_version_text(f->version, version, sizeof(version)), "variables", vars,
                      "findings", findings);
@@ -175,7 +161,7 @@ static json_t *sarif_result(const struct nt_lint_file *f, const struct nt_lint_f
 {
     static const char *const levels[] = {"note", "warning", "error"};
     char text[640];
-    json_t *where = json_pack("{s:{s:o}}", "artifactLocation", "uri", text_json(f->name));
+    json_t *where = json_pack("{s:{s:o}}", "artifactLocation", "uri", nt_json_text(f->name));
     if (x->line > 0 && where != NULL) {
         (void)json_object_set_new(where, "region", json_pack("{s:i}", "startLine", (int)x->line));
     }
@@ -183,7 +169,7 @@ static json_t *sarif_result(const struct nt_lint_file *f, const struct nt_lint_f
                    x->name != NULL ? ": " : "", x->text);
     return json_pack("{s:s, s:i, s:s, s:{s:o}, s:[{s:o}]}", "ruleId", nt_lint_rule_id(x->rule),
                      "ruleIndex", (int)x->rule, "level", levels[nt_lint_rule_level(x->rule)],
-                     "message", "text", text_json(text), "locations", "physicalLocation", where);
+                     "message", "text", nt_json_text(text), "locations", "physicalLocation", where);
 }
 
 json_t *nt_lint_sarif(struct nt_lint_file *const *files, size_t n, const char *version)

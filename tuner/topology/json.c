@@ -1,4 +1,5 @@
 /* The whole topology as JSON, for programs. */
+#include "tuner/base/json.h"
 #include "tuner/topology/model.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static json_t *number(int64_t v, int64_t not_told)
 
 static json_t *text(const char *s)
 {
-    return s == NULL || s[0] == '\0' ? json_null() : json_string(s);
+    return s == NULL || s[0] == '\0' ? json_null() : nt_json_text(s);
 }
 
 static json_t *pci_json(const struct nt_topology *t, int i)
