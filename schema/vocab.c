@@ -256,14 +256,17 @@ char *nt_call_text(const struct nt_call *c, char *out, size_t size)
 {
     const char *backend = c->backend != NT_BE_NCCL ? nt_backend_names[c->backend] : "";
     const char *gap = *backend != '\0' && c->algo >= 0 ? " " : "";
+    char chunk[40], bytes[24];
+    (void)snprintf(chunk, sizeof(chunk), c->chunk_bytes > 0 ? " asked-chunk=%s" : "",
+                   nt_format_bytes(c->chunk_bytes, bytes, sizeof(bytes)));
     if (c->algo < 0) {
-        (void)snprintf(out, size, "%s", *backend != '\0' ? backend : "default");
+        (void)snprintf(out, size, "%s%s", *backend != '\0' ? backend : "default", chunk);
     } else if (c->channels == 0) {
-        (void)snprintf(out, size, "%s%s%s/%s", backend, gap, nt_algo_names[c->algo],
-                       nt_proto_names[c->proto]);
+        (void)snprintf(out, size, "%s%s%s/%s%s", backend, gap, nt_algo_names[c->algo],
+                       nt_proto_names[c->proto], chunk);
     } else {
-        (void)snprintf(out, size, "%s%s%s/%s/%u", backend, gap, nt_algo_names[c->algo],
-                       nt_proto_names[c->proto], c->channels);
+        (void)snprintf(out, size, "%s%s%s/%s/%u%s", backend, gap, nt_algo_names[c->algo],
+                       nt_proto_names[c->proto], c->channels, chunk);
     }
     return out;
 }

@@ -166,7 +166,8 @@ bool nt_backend_same_path(const struct nt_call *a, const struct nt_executed *xa,
 /* Does the call belong to its backend: algorithms of NCCL to NCCL, ours to ours? */
 bool nt_call_fits(const struct nt_call *c);
 /* "all_reduce 14K bf16 out graph"; "ring/ll/4" ("default" when nothing is asked), behind the
- * backend when that is not NCCL as it is: "ipc two_shot/direct/32". Return out. */
+ * backend when that is not NCCL as it is: "ipc two_shot/direct/32"; with "asked-chunk=512K" behind
+ * it, which no interface of NCCL says to have been executed. Return out. */
 char *nt_case_text(const struct nt_case *c, char *out, size_t size);
 char *nt_call_text(const struct nt_call *c, char *out, size_t size);
 char *nt_executed_text(const struct nt_executed *x, char *out, size_t size);

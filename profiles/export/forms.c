@@ -160,8 +160,12 @@ int nt_form_csv(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *e
                           i);
             continue;
         }
-        if (r->chunk_bytes > 0) {
-            nt_buf_printf(plan->notes, "row %zu: its chunk size is lost\n", i);
+        if (r->chunk_bytes > 0) { /* without it, it is a setting that nobody has measured */
+            nt_buf_printf(plan->notes,
+                          "row %zu: asks for a chunk size, for which this form has no column; "
+                          "left out\n",
+                          i);
+            continue;
         }
         /* -1 would mean one channel there: what was seen executed says the same as no limit */
         channels = r->channels > 0 ? r->channels : r->executed_channels;

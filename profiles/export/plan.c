@@ -43,6 +43,7 @@ static void add_vars(struct nt_plan *plan)
 
 static void add_table(struct nt_plan *plan, const struct nt_export_format *format)
 {
+    const struct nt_profile_rows *rows = &plan->p->product[NT_TABLE].rows;
     char text[24];
     if (plan->version < FIRST_TUNER) {
         nt_buf_printf(plan->notes,
@@ -52,6 +53,14 @@ static void add_table(struct nt_plan *plan, const struct nt_export_format *forma
         return;
     }
     plan->table = true;
+    for (size_t i = 0; plan->version < NT_V(2, 30, 3) && !format->rows_only && i < rows->n; i++) {
+        if (rows->v[i].chunk_bytes > 0) {
+            nt_buf_printf(plan->notes,
+                          "row %zu: NCCL %s does not ask a tuner for chunk sizes (2.30.3 and later "
+                          "do): its calls are left alone\n",
+                          i, nt_nccl_version_text(plan->version, text, sizeof(text)));
+        }
+    }
     if (!format->rows_only) {
         plan->vars[plan->n++] = (struct nt_assign){"NCCL_TUNER_PLUGIN", plan->plugin};
         plan->vars[plan->n++] = (struct nt_assign){"NCCLTUNE_PROFILE", plan->hash};
@@ -160,8 +169,7 @@ static void row_comment(const struct nt_plan *plan, const struct nt_profile_row 
 {
     const struct nt_profile_classes *classes = &plan->p->product[NT_TABLE].classes;
     char lo[24], hi[24], at[24], call[64];
-    struct nt_call asked = {
-        .algo = (int8_t)r->algo, .proto = (int8_t)r->proto, .channels = (uint16_t)r->channels};
+    struct nt_call asked = nt_profile_row_call(r);
 
     comment(out, mark, "%s %s to %s: %s", nt_coll_names[r->coll],
             nt_format_bytes(r->min_bytes, lo, sizeof(lo)),

@@ -202,6 +202,15 @@ int nt_profile_save(const struct nt_profile *p, const char *path, struct nt_err 
     return rc;
 }
 
+struct nt_call nt_profile_row_call(const struct nt_profile_row *r)
+{
+    return (struct nt_call){
+        .algo = (int8_t)r->algo,
+        .proto = (int8_t)r->proto,
+        .channels = (uint16_t)(r->channels > UINT16_MAX ? UINT16_MAX : r->channels),
+        .chunk_bytes = (uint32_t)(r->chunk_bytes > UINT32_MAX ? UINT32_MAX : r->chunk_bytes)};
+}
+
 const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int coll, uint64_t bytes)
 {
     const struct nt_profile_rows *rows = &p->product[NT_TABLE].rows;

@@ -227,11 +227,13 @@ NT_MUST_CHECK int nt_profile_write_delivery(const struct nt_profile *p, enum nt_
 
 /* The two nccl-tests commands that reproduce a class: appended, one each, without a newline.
  * plugin: path of the installed tuner plugin, table: of the delivery file; NULL: the per-function
- * form (static product, or a table row for which NCCL >= 2.24 can say the same). */
+ * form (static product, or a table row for which NCCL >= 2.24 can say the same; no variable says a
+ * chunk size, and the command of a row that asks for one says so). */
 void nt_profile_reproduce(const struct nt_profile *p, enum nt_product product,
                           const struct nt_profile_class *c, const char *plugin, const char *table,
                           struct nt_buf *without, struct nt_buf *with);
 
+struct nt_call nt_profile_row_call(const struct nt_profile_row *r); /* what the row asks for */
 /* The row that serves a call; NULL: NCCL's default. */
 const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int coll,
                                                uint64_t bytes);

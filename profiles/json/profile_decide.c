@@ -45,9 +45,7 @@ int nt_profile_choose(const struct nt_profile *p, enum nt_product product, int c
     }
     ret->evidence = nt_profile_evidence(p, product, coll, bytes, mode);
     if (ret->row != NULL) {
-        call = (struct nt_call){.algo = (int8_t)ret->row->algo,
-                                .proto = (int8_t)ret->row->proto,
-                                .channels = (uint16_t)ret->row->channels};
+        call = nt_profile_row_call(ret->row);
     }
     (void)nt_call_text(&call, ret->setting, sizeof(ret->setting));
     reason(p, product, coll, ret->row, ret->evidence, ret->why, sizeof(ret->why));

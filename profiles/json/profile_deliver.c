@@ -8,19 +8,20 @@
 
 static struct nt_table_row table_row(const struct nt_profile *p, const struct nt_profile_row *r)
 {
+    const struct nt_call call = nt_profile_row_call(r);
     return (struct nt_table_row){
         .min_bytes = r->min_bytes,
         .max_bytes = r->max_bytes,
         .nranks = p->ranks,
         .nnodes = p->nodes,
-        .chunk_bytes = (uint32_t)(r->chunk_bytes > UINT32_MAX ? UINT32_MAX : r->chunk_bytes),
-        .channels = (uint16_t)(r->channels > UINT16_MAX ? UINT16_MAX : r->channels),
+        .chunk_bytes = call.chunk_bytes,
+        .channels = call.channels,
         .coll = (uint8_t)r->coll,
         .reg_buff = (uint8_t)(r->reg_buff < 0    ? NT_TABLE_REG_ANY
                               : r->reg_buff == 0 ? NT_TABLE_REG_NO
                                                  : NT_TABLE_REG_YES),
-        .algo = (int8_t)r->algo,
-        .proto = (int8_t)r->proto,
+        .algo = call.algo,
+        .proto = call.proto,
     };
 }
 
@@ -179,6 +180,7 @@ void nt_profile_reproduce(const struct nt_profile *p, enum nt_product product,
 {
     const struct nt_profile_row *r =
         product == NT_TABLE ? nt_profile_decide(p, c->coll, c->bytes) : NULL;
+    bool delivered;
 
     launch(p, without);
     pass(without, "NCCL_TUNER_PLUGIN", "none");
@@ -186,7 +188,8 @@ void nt_profile_reproduce(const struct nt_profile *p, enum nt_product product,
 
     launch(p, with);
     pass_all(with, &p->product[product].vars);
-    if (product == NT_TABLE && plugin != NULL && table != NULL) {
+    delivered = product == NT_TABLE && plugin != NULL && table != NULL;
+    if (delivered) {
         pass(with, "NCCL_TUNER_PLUGIN", plugin);
         pass(with, "NCCLTUNE_PROFILE", p->delivery.hash != NULL ? p->delivery.hash : "");
         pass(with, "NCCLTUNE_TABLE", table);
@@ -197,4 +200,8 @@ void nt_profile_reproduce(const struct nt_profile *p, enum nt_product product,
         }
     }
     measure(p, c, with);
+    if (!delivered && r != NULL && r->chunk_bytes > 0) {
+        nt_buf_printf(with, " # without the row's chunk of %llu bytes, which takes the plugin",
+                      (unsigned long long)r->chunk_bytes);
+    }
 }

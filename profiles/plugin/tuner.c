@@ -30,7 +30,8 @@ struct comm {
     uint8_t *receipt;
     struct nt_lookup *lookup;
     struct last last[NT_TABLE_COLLS];
-    int slot; /* of the receipt */
+    int slot;    /* of the receipt */
+    bool chunks; /* NCCL will ask for the chunk (ABI v6) */
     uint32_t nranks, nnodes;
     const struct nt_csv_row *csv; /* NULL unless rows come from a CSV file */
     size_t ncsv;
@@ -161,6 +162,23 @@ static int init_csv(void **context, size_t nranks, size_t nnodes, nt_logger log)
     return NT_NCCL_SUCCESS;
 }
 
+/* Rows that this NCCL does not serve as they were confirmed. */
+static void say_chunks(const struct nt_table *t, const struct comm *c, unsigned abi, nt_logger log)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; !c->chunks && i < t->nrows; i++) {
+        struct nt_table_row r = nt_table_row(t, i);
+        n += r.nranks == c->nranks && r.nnodes == c->nnodes && r.chunk_bytes > 0;
+    }
+    if (n > 0) {
+        nt_say_info(log,
+                    "nccltune: %u rows ask for a chunk size, about which NCCL asks from tuner ABI "
+                    "v6 on, not v%u: their calls are left alone",
+                    n, abi);
+    }
+}
+
 static int init(void **context, unsigned abi, uint64_t id, size_t nranks, size_t nnodes,
                 nt_logger log)
 {
@@ -193,6 +211,7 @@ static int init(void **context, unsigned abi, uint64_t id, size_t nranks, size_t
     }
     c->nranks = (uint32_t)nranks;
     c->nnodes = (uint32_t)nnodes;
+    c->chunks = abi >= 6;
     c->receipt = p->receipt;
     nt_changes_note(p);
     c->slot = nt_receipt_add_comm(p->receipt, &(struct nt_receipt_comm){.nranks = c->nranks,
@@ -202,6 +221,7 @@ static int init(void **context, unsigned abi, uint64_t id, size_t nranks, size_t
                                                                         .id = id});
     nt_say_info(log, "nccltune: profile %s: %u of %u rows serve %u ranks on %u nodes", p->hash,
                 c->lookup->rows, p->table.nrows, c->nranks, c->nnodes);
+    say_chunks(&p->table, c, abi, log);
     *context = c;
     return NT_NCCL_SUCCESS;
 }
@@ -266,7 +286,9 @@ static const struct nt_rule *serve(const struct comm *c, unsigned coll, size_t b
     if (rule == NULL) {
         return NULL;
     }
-    if (rule->algo >= 0 && !prefer(q, rule->algo, rule->proto)) {
+    /* Without its chunk a row is a setting that nobody has measured. */
+    if ((rule->chunk_bytes > 0 && !c->chunks) ||
+        (rule->algo >= 0 && !prefer(q, rule->algo, rule->proto))) {
         nt_receipt_count(c->receipt, nt_receipt_at_row(rule->row) + 8);
         return NULL;
     }

@@ -198,6 +198,52 @@ static void test_target_release(void **state)
     }
 }
 
+/* NVIDIA's plugin has no column for a chunk: the row is left out, and that is said. All that names
+ * the row names its chunk. */
+static void test_row_with_chunk(void **state)
+{
+    struct nt_profile *p = nt_sample_profile();
+    struct nt_export_options o = DEFAULTS;
+    struct nt_profile_choice choice;
+    struct nt_err err;
+    struct nt_buf without, with;
+    char text[1024];
+    struct result r;
+    (void)state;
+
+    p->product[NT_TABLE].rows.v[0].chunk_bytes = 262144; /* that of the large sizes */
+    r = run(p, "tuner-csv", &o);
+    lines(&r, text, sizeof(text));
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(text, "allreduce,8192,32768,ring,ll,2,1,8,1,-1|");
+    assert_non_null(strstr(nt_buf_str(&r.notes), "row 1: asks for a chunk size"));
+    assert_int_equal(nt_profile_choose(p, NT_TABLE, NT_ALL_REDUCE, 64 << 20, -1, &choice, &err), 0);
+    assert_string_equal(choice.setting, "tree/simple asked-chunk=256K");
+    nt_buf_init(&without, 4096);
+    nt_buf_init(&with, 4096);
+    nt_profile_reproduce(p, NT_TABLE, choice.evidence, NULL, NULL, &without, &with);
+    assert_null(strstr(nt_buf_str(&without), "chunk"));
+    assert_non_null(strstr(nt_buf_str(&with), "# without the row's chunk of 262144 bytes"));
+    nt_buf_done(&with);
+    nt_buf_init(&with, 4096);
+    nt_profile_reproduce(p, NT_TABLE, choice.evidence, "/opt/t.so", "/opt/x.nctable", &without,
+                         &with);
+    assert_null(strstr(nt_buf_str(&with), "chunk"));
+    nt_buf_done(&without);
+    nt_buf_done(&with);
+    nt_buf_done(&r.out);
+    nt_buf_done(&r.notes);
+    r = run(p, "env", &o);
+    assert_non_null(strstr(nt_buf_str(&r.out), "tree/simple asked-chunk:256K"));
+    assert_non_null(strstr(nt_buf_str(&r.notes), "row 1: NCCL 2.28.9 does not ask"));
+    nt_buf_done(&r.out);
+    nt_buf_done(&r.notes);
+    o.nccl = 23003;
+    r = run(p, "env", &o);
+    assert_null(strstr(nt_buf_str(&r.notes), "row 1:"));
+    done(&r, p);
+}
+
 static void test_refusals(void **state)
 {
     static const struct {
@@ -302,8 +348,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lines_of_each_form), cmocka_unit_test(test_header_says_what_it_is),
         cmocka_unit_test(test_comments_are_inert), cmocka_unit_test(test_target_release),
-        cmocka_unit_test(test_refusals),           cmocka_unit_test(test_empty_profile),
-        cmocka_unit_test(test_rows_for_an_engine),
+        cmocka_unit_test(test_row_with_chunk),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_empty_profile),      cmocka_unit_test(test_rows_for_an_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

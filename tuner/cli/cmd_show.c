@@ -192,8 +192,7 @@ static void print_rows(const struct nt_profile_rows *rows)
     for (size_t i = 0; i < rows->n; i++) {
         const struct nt_profile_row *r = &rows->v[i];
         char lo[24], hi[24], text[64];
-        struct nt_call call = {
-            .algo = (int8_t)r->algo, .proto = (int8_t)r->proto, .channels = (uint16_t)r->channels};
+        struct nt_call call = nt_profile_row_call(r);
         (void)printf("  row       %s %s to %s: %s", nt_coll_names[r->coll],
                      nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
                      nt_format_bytes(r->max_bytes, hi, sizeof(hi)),

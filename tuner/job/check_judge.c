@@ -53,10 +53,7 @@ static int add_row(const struct nt_profile_class *c, const struct nt_profile_row
     if (row != NULL) {
         r->min_bytes = row->min_bytes;
         r->max_bytes = row->max_bytes;
-        r->call = (struct nt_call){.algo = (int8_t)row->algo,
-                                   .proto = (int8_t)row->proto,
-                                   .channels = (uint16_t)row->channels,
-                                   .chunk_bytes = (uint32_t)row->chunk_bytes};
+        r->call = nt_profile_row_call(row);
         r->executed = (struct nt_executed){.algo = (int8_t)row->algo,
                                            .proto = (int8_t)row->proto,
                                            .channels = (uint16_t)row->executed_channels,

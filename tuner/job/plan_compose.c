@@ -33,7 +33,8 @@ static double pass_chance(const struct nt_plan *p, uint32_t point, enum nt_mode 
 bool compose_same(const struct arm *a, const struct arm *b)
 {
     return a->status == NT_ST_OK && b->status == NT_ST_OK && a->executed.channels > 0 &&
-           nt_executed_equal(&a->executed, &b->executed);
+           nt_executed_equal(&a->executed, &b->executed) &&
+           a->call.chunk_bytes == b->call.chunk_bytes;
 }
 
 /* What this arm runs is what NCCL runs "as is", under variables that act by nothing else: it has
@@ -225,6 +226,7 @@ static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choice
         for (uint32_t k = 0; p->points[i].coll == coll && k < s->cells[i].ncalls; k++) {
             const struct request *q = &s->cells[i].calls[k];
             const struct nt_executed *x = &s->cells[i].arms[q->arm].executed;
+            uint32_t rank;
             size_t at = 1;
             while (at < out->n && !nt_call_equal(&out->call[at], &q->call)) {
                 at++;
@@ -236,10 +238,9 @@ static void collect_choices(const struct nt_plan *p, uint8_t coll, struct choice
                 out->call[out->n++] = q->call;
                 out->rank[at] = 0;
             }
-            /* Fewer channels win a tie, and among those the call that leaves them alone. */
-            if (x->channels * 2U + (q->call.channels > 0) > out->rank[at]) {
-                out->rank[at] = x->channels * 2U + (q->call.channels > 0);
-            }
+            /* Fewer channels win a tie, and among those the call that asks for less. */
+            rank = x->channels * 4U + (q->call.chunk_bytes > 0) * 2U + (q->call.channels > 0);
+            out->rank[at] = rank > out->rank[at] ? rank : out->rank[at];
         }
     }
 }

@@ -398,6 +398,9 @@ bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enu
 {
     const char *vars = arm == NT_ARM_TABLE ? p->settings[p->table_setting].vars : p->static_vars;
 
+    if (arm == NT_ARM_TABLE && c->call.chunk_bytes > 0) {
+        return false; /* of which no read-back tells */
+    }
     return p->spec.as_found[0] == '\0' && !c->broken[arm] && c->ran[arm].channels > 0 &&
            nt_executed_equal(&c->ran[arm], &c->ran[NT_ARM_DEFAULT]) && confirm_by_tuple(vars);
 }

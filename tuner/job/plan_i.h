@@ -357,7 +357,7 @@ double refine_level_se(const struct nt_plan *p, uint32_t setting);
 double search_gang_blocks(const struct nt_plan *p, uint32_t point, enum nt_mode m, uint32_t races);
 /* plan_compose.c */
 int compose_products(struct nt_plan *p, struct nt_err *err);
-bool compose_same(const struct arm *a, const struct arm *b); /* known to execute the same */
+bool compose_same(const struct arm *a, const struct arm *b); /* known to execute the same tuple */
 /* p95 of tuned over default; NAN: too few iterations to judge it. */
 double publish_tail(const float *def, size_t ndef, const float *tuned, size_t ntuned);
 extern const double publish_tail_limit;

@@ -33,6 +33,7 @@ uint32_t search_resolve(const struct cell *c, const struct nt_call *call)
     for (uint32_t i = 0; i < c->narms && call->channels > 0; i++) {
         const struct nt_executed *x = &c->arms[i].executed;
         if (x->algo == call->algo && x->proto == call->proto && x->channels <= call->channels &&
+            c->arms[i].call.chunk_bytes == call->chunk_bytes &&
             (best == NONE || x->channels > c->arms[best].executed.channels)) {
             best = i;
         }

@@ -256,10 +256,7 @@ static void variables(const struct nt_assigns *a, struct nt_buf *out)
 static void served_row(const struct nt_profile_row *r, struct nt_buf *out)
 {
     char lo[24], hi[24], text[64];
-    struct nt_call call = {.algo = (int8_t)r->algo,
-                           .proto = (int8_t)r->proto,
-                           .channels = (uint16_t)r->channels,
-                           .chunk_bytes = (uint32_t)r->chunk_bytes};
+    struct nt_call call = nt_profile_row_call(r);
 
     nt_buf_printf(out,
                   "<tr><th scope=\"row\">%s</th><td class=\"num\">%s</td><td class=\"num\">%s</td>"

@@ -91,14 +91,15 @@ static int check_pair(int algo, int proto, struct nt_err *err)
 static void label_setting(const char *vars, const struct nt_call *c, struct nt_buf *out)
 {
     char call[96];
-    if (c->algo >= 0 || c->backend != NT_BE_NCCL) {
+    bool worded = c->algo >= 0 || c->backend != NT_BE_NCCL;
+    if (worded) {
         nt_buf_puts(out, nt_call_text(c, call, sizeof(call)));
     }
     if (c->algo < 0 && c->channels > 0) {
         nt_buf_printf(out, "%schannels=%u", out->len > 0 ? " " : "", (unsigned)c->channels);
     }
-    if (c->chunk_bytes > 0) {
-        nt_buf_printf(out, "%schunk=%u", out->len > 0 ? " " : "", (unsigned)c->chunk_bytes);
+    if (!worded && c->chunk_bytes > 0) {
+        nt_buf_printf(out, "%sasked-chunk=%u", out->len > 0 ? " " : "", (unsigned)c->chunk_bytes);
     }
     if (vars[0] != '\0') {
         nt_buf_printf(out, "%s%s", out->len > 0 ? " " : "", vars);
