@@ -30,15 +30,7 @@ static const struct nt_table_row rows[] = {
     ROW(AR, 8, 1, 65537, 1 << 20, 0, RING, LL128, 0),
     ROW(AR, 8, 1, 1 << 22, 1 << 24, 1, NVLS, SIMPLE, 16),
     ROW(AR, 8, 1, 1 << 22, 1 << 24, 2, RING, SIMPLE, 32),
-    {.coll = AR,
-     .nranks = 8,
-     .nnodes = 1,
-     .min_bytes = 1 << 26,
-     .max_bytes = UINT64_MAX,
-     .algo = RING,
-     .proto = SIMPLE,
-     .channels = 24,
-     .chunk_bytes = 131072},
+    ROW(AR, 8, 1, 1 << 26, UINT64_MAX, 0, RING, SIMPLE, 24),
     ROW(AG, 8, 1, 0, 0, 0, RING, LL, 2),
     ROW(AG, 8, 1, 512, 4096, 0, PAT, SIMPLE, 0),
     ROW(RS, 8, 1, 0, 1 << 20, 0, -1, -1, 3),
@@ -66,6 +58,7 @@ static const struct case_ cases[] = {
     {"no such collective", 8, 1, {.coll = 5, .bytes = 4096}, -1, -1, 0, false, false},
     {"a group", 8, 1, {.coll = AR, .bytes = 4096, .pipe_ops = 2}, -1, -1, 0, false, false},
     {"zero bytes", 8, 1, {.coll = AG, .bytes = 0}, RING, LL, 2, false, false},
+    {"largest", 8, 1, {.coll = AR, .bytes = SIZE_MAX}, RING, SIMPLE, 24, false, false},
     {"channels only", 8, 1, {.coll = RS, .bytes = 77}, -1, -1, 3, false, false},
     {"PAT is not in 2.21", 8, 1, {.coll = AG, .bytes = 1024}, PAT, SIMPLE, 0, true, false},
     {"PAT with six algorithms",
@@ -170,100 +163,6 @@ static void test_closed_cells(void **state)
     (void)state;
     host_dir(&d, rows, NROWS);
     assert_int_equal(host_child(closed_cells, &d, NULL, 0), 0);
-    host_clean(&d);
-}
-
-/* What NCCL asked (in bytes, 0 ends), then the chunk it is told for an executed combination. */
-static const struct {
-    size_t asked[4];
-    int algo, proto;
-    bool served;
-} chunk_cases[] = {
-    {{0}, RING, SIMPLE, false},           /* nothing was asked */
-    {{1 << 27}, RING, SIMPLE, true},      /* the row that has one */
-    {{0}, RING, SIMPLE, true},            /* asked for each of its channels */
-    {{0}, TREE, SIMPLE, false},           /* NCCL chose otherwise */
-    {{4096}, TREE, LL, false},            /* its row has none */
-    {{10}, RING, SIMPLE, false},          /* no row */
-    {{10, 1 << 27}, RING, SIMPLE, false}, /* a group, served differently */
-    {{0}, RING, SIMPLE, false},
-    {{1 << 27, 10, 1 << 27}, RING, SIMPLE, false},
-    {{1 << 27, 1 << 27, 1 << 28}, RING, SIMPLE, true}, /* a group, served alike */
-};
-
-static int chunks(void *arg)
-{
-    struct host h;
-    void *ctx = NULL;
-    size_t chunk = 999;
-    host_tell(arg);
-    host_open(&h);
-    HOST_CHECK(h.v6->get_chunk_size(NULL, AR, 1, RING, SIMPLE, 1, &chunk) == 0 && chunk == 999);
-    HOST_CHECK(host_init(&h, 6, 8, 1, &ctx) == 0);
-    for (size_t i = 0; i < COUNT(chunk_cases); i++) {
-        for (size_t k = 0; chunk_cases[i].asked[k] != 0; k++) {
-            struct host_call c = {.abi = 6, .coll = AR, .bytes = chunk_cases[i].asked[k]};
-            HOST_CHECK(host_ask(&h, ctx, &c) == 0);
-        }
-        chunk = 999; /* 5000: the bytes of one channel, not of the call */
-        HOST_CHECK(h.v6->get_chunk_size(ctx, AR, 5000, chunk_cases[i].algo, chunk_cases[i].proto, 1,
-                                        &chunk) == 0);
-        if (chunk != (chunk_cases[i].served ? 131072 : 999)) {
-            (void)dprintf(2, "case %zu: chunk %zu\n", i, chunk);
-            return 1;
-        }
-    }
-    return host_end(&h, 6, ctx);
-}
-
-static void test_chunks(void **state)
-{
-    struct host_dir d;
-    (void)state;
-    host_dir(&d, rows, NROWS);
-    assert_int_equal(host_child(chunks, &d, NULL, 0), 0);
-    host_clean(&d);
-}
-
-/* Below v6 nobody asks for a chunk: a row that was confirmed with one serves no call there, which
- * is said once and counted each time. The largest call of all is asked for. */
-static int chunk_below_v6(void *arg)
-{
-    struct host h;
-    host_tell(arg);
-    host_open(&h);
-    for (int abi = 5; abi <= 6; abi++) {
-        struct host_call ask = {.abi = abi, .coll = AR, .bytes = SIZE_MAX};
-        void *ctx = NULL;
-        HOST_CHECK(host_init(&h, abi, 8, 1, &ctx) == 0);
-        HOST_CHECK((strstr(host_log, "1 rows ask for a chunk size") != NULL) == (abi == 5));
-        HOST_CHECK(host_ask(&h, ctx, &ask) == 0);
-        HOST_CHECK(ask.touched == (abi == 6) && ask.channels == (abi == 6 ? 24 : 0));
-        host_log[0] = '\0';
-        HOST_CHECK(host_end(&h, abi, ctx) == 0);
-    }
-    return 0;
-}
-
-static void test_chunk_below_v6(void **state)
-{
-    struct host_dir d;
-    struct nt_receipt_head head;
-    const uint8_t *r;
-    uint64_t applied = 0;
-    (void)state;
-    host_dir(&d, rows, NROWS);
-    assert_int_equal(host_child(chunk_below_v6, &d, NULL, 0), 0);
-    r = host_receipt(&d, 0, &head);
-    assert_non_null(r);
-    for (uint32_t i = 0; i < NROWS; i++) {
-        applied += nt_receipt_row_applied(r, i);
-    }
-    assert_int_equal(applied, 1);
-    struct nt_receipt_class c = nt_receipt_class(r, AR, nt_size_class(SIZE_MAX));
-    assert_int_equal(c.served, 1);
-    assert_int_equal(c.left, 1);
-    (void)munmap((void *)(uintptr_t)r, NT_RECEIPT_BYTES);
     host_clean(&d);
 }
 
@@ -798,8 +697,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_interface),
         cmocka_unit_test(test_closed_cells),
-        cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_chunk_below_v6),
+
         cmocka_unit_test(test_told_nothing),
         cmocka_unit_test(test_bad_tables),
         cmocka_unit_test(test_told_wrongly),
