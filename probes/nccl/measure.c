@@ -289,6 +289,8 @@ static int first_call(struct trial *t, enum vote *ret_worst, struct nt_err *err)
         why = "NCCL marks the cell unavailable";
     } else if (call->chunk_bytes > 0 && nt_tuner_version() < 6) {
         why = "a chunk size can be asked of NCCL 2.30.3 and later";
+    } else if (call->chunk_bytes > 0 && seen.chunk_bytes == 0) {
+        why = "NCCL did not ask this program's tuner for a chunk size";
     }
     rc = meet(t, why != NULL ? VOTE_UNAVAILABLE : VOTE_GO, ret_worst, err);
     if (rc == 0 && *ret_worst == VOTE_UNAVAILABLE) {
@@ -332,6 +334,9 @@ static int read_back(struct trial *t, struct nt_err *err)
         rc = settle(t, err);
     }
     if (rc == 0 && tuned) {
+        struct nt_tuner_seen seen;
+        nt_tuner_seen(&seen);
+        t->r->own_chunk_bytes = seen.chunk_bytes;
         (void)nt_profiler_executed(READBACK_WAIT_MS, &t->r->executed);
         nt_backend_executed(&t->call, t->consulted, &t->r->executed);
     }

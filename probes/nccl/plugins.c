@@ -109,6 +109,9 @@ static int chunk_size(void *context, int coll, size_t bytes, int algo, int proto
         [NT_LL] = 16, [NT_LL128] = 1920, [NT_SIMPLE] = 512};
     const struct nt_call *call = &tuner.call;
     (void)context, (void)bytes, (void)channels;
+    if (tuner.active && coll == (int)tuner.coll && *chunk_bytes > tuner.seen.chunk_bytes) {
+        tuner.seen.chunk_bytes = *chunk_bytes < UINT32_MAX ? (uint32_t)*chunk_bytes : UINT32_MAX;
+    }
     if (tuner.active && coll == (int)tuner.coll && call->chunk_bytes > 0 && proto >= 0 &&
         proto < NT_PROTO_COUNT && (call->algo < 0 || call->algo == algo)) {
         *chunk_bytes = call->chunk_bytes > grain[proto] ? call->chunk_bytes : grain[proto];

@@ -11,7 +11,8 @@
 /* What the tuner saw of the calls since nt_tuner_ask(). */
 struct nt_tuner_seen {
     bool consulted;
-    bool unavailable; /* the asked cell is not one that NCCL allows: nothing was forced */
+    bool unavailable;     /* the asked cell is not one that NCCL allows: nothing was forced */
+    uint32_t chunk_bytes; /* NCCL's own, the largest over its channels; 0: not shown */
     float cost[NT_ALGO_COUNT][NT_PROTO_COUNT]; /* as shown, µs; negative: unavailable */
 };
 

@@ -16,6 +16,7 @@ enum kind {
     K_STR,    /* char[size] */
     K_TEXT,   /* char *, null: NULL */
     K_UINT,   /* unsigned integer of `size` bytes, at most `max` (0: what the type holds) */
+    K_SOME,   /* the same, left out when it is 0 */
     K_INT,    /* signed integer of `size` bytes */
     K_BOOL,   /* bool */
     K_NAME,   /* uint8_t, a row of `names` */
@@ -120,6 +121,7 @@ static const struct field result_fields[] = {
     MEMBER(nt_result, ns, K_NS),
     MEMBER(nt_result, base_ns, K_UINT),
     OBJECT(nt_result, executed, "executed", executed_fields),
+    MEMBER(nt_result, own_chunk_bytes, K_SOME),
     NAMED(nt_result, bits, K_NAME, nt_bits_names),
     MEMBER(nt_result, wrong, K_UINT),
     MEMBER(nt_result, elapsed_ns, K_UINT),
@@ -231,6 +233,7 @@ static json_t *encode_value(const void *base, const struct field *f)
                    ? text_value(*(char *const *)(const void *)at)
                    : json_null();
     case K_UINT:
+    case K_SOME:
         u = get_uint(at, f->size);
         return u <= INT64_MAX ? json_integer((json_int_t)u) : NULL;
     case K_INT:
@@ -257,6 +260,9 @@ static json_t *encode_value(const void *base, const struct field *f)
 static int encode_into(json_t *o, const void *base, const struct field *fields)
 {
     for (const struct field *f = fields; f->name != NULL; f++) {
+        if (f->kind == K_SOME && get_uint((const char *)base + f->offset, f->size) == 0) {
+            continue;
+        }
         if (json_object_set_new(o, f->name, encode_value(base, f)) != 0) {
             return -1;
         }
@@ -447,6 +453,7 @@ static int decode_value(void *base, const struct field *f, json_t *v, struct nt_
         *(char **)(void *)at = strdup(json_string_value(v));
         return *(char **)(void *)at != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "%s", f->name);
     case K_UINT:
+    case K_SOME:
         return set_uint(at, f, v, err);
     case K_INT:
         return set_int(at, f, v, err);
@@ -474,7 +481,9 @@ static int decode_fields(void *base, const struct field *fields, const json_t *o
 {
     for (const struct field *f = fields; f->name != NULL; f++) {
         json_t *v = json_object_get(o, f->name);
-        int rc = v != NULL ? decode_value(base, f, v, err) : bad(f, "missing", err);
+        int rc = v != NULL           ? decode_value(base, f, v, err)
+                 : f->kind == K_SOME ? 0
+                                     : bad(f, "missing", err);
         if (rc != 0) {
             return rc;
         }

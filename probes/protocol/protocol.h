@@ -128,6 +128,9 @@ struct nt_result {
     size_t count;
     uint32_t base_ns; /* per call, taken off: what the empty graph took, or the closing barrier */
     struct nt_executed executed;
+    /* NCCL's own chunk, as it showed it to the tuner, whatever that then asked for; with
+     * `executed`. 0, left out of the line: not shown (tuner ABI below v6, NCCL below 2.30.3). */
+    uint32_t own_chunk_bytes;
     uint8_t bits;          /* enum nt_bits */
     uint64_t wrong;        /* elements that differed, over both checks */
     uint64_t elapsed_ns;   /* all of it on the rank: warm-up, gate, read-back, timing */

@@ -85,10 +85,10 @@ FROM src.cells AS c JOIN m_job AS j ON j.old = c.job_id JOIN m_cases AS k ON k.o
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;
 INSERT INTO main.trial (job_id, seq, gang, case_id, setting_id, executed_id, status, n, median_ns, mean_ns,
                         min_ns, p95_ns, sd_ns, base_ns, elapsed_ns, connect_ns, memory_bytes, wrong, flags,
-                        error, samples, thinned, bits)
+                        error, samples, thinned, bits, own_chunk_bytes)
 SELECT j.new, t.seq, t.gang, k.new, x.new, (SELECT new FROM m_executed WHERE old = t.executed_id),
        t.status, t.n, t.median_ns, t.mean_ns, t.min_ns, t.p95_ns, t.sd_ns, t.base_ns, t.elapsed_ns,
-       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.thinned, t.bits
+       t.connect_ns, t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.thinned, t.bits, t.own_chunk_bytes
 FROM src.trial AS t JOIN m_job AS j ON j.old = t.job_id JOIN m_cases AS k ON k.old = t.case_id
 JOIN m_setting AS x ON x.old = t.setting_id
 WHERE true ON CONFLICT (job_id, seq) DO NOTHING;

@@ -114,6 +114,23 @@ static void test_greatest(void **state)
     assert_int_equal(g.base_ns, 3);
 }
 
+/* Ranks that do not see one chunk of NCCL's own: none is known. */
+static void test_own_chunk(void **state)
+{
+    static uint32_t ns[] = {1, 2};
+    struct nt_result a = {.ns = ns, .count = 2, RAN, .own_chunk_bytes = 4096}, b = a;
+    const struct nt_result *r[] = {&a, &b};
+    struct nt_gang_result g;
+    uint32_t out[2];
+    (void)state;
+    nt_merge_results(&asked, r, 2, out, &g);
+    assert_int_equal(g.own_chunk_bytes, 4096);
+    b.own_chunk_bytes = 8192;
+    nt_merge_results(&asked, r, 2, out, &g);
+    assert_int_equal(g.own_chunk_bytes, 0);
+    assert_int_equal(g.status, NT_ST_OK);
+}
+
 static void test_check(void **state)
 {
     struct nt_err e;
@@ -173,9 +190,9 @@ static void test_shm_names(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_results),
-                                       cmocka_unit_test(test_greatest),
-                                       cmocka_unit_test(test_check), cmocka_unit_test(test_cells),
-                                       cmocka_unit_test(test_shm_names)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_results),   cmocka_unit_test(test_greatest),
+        cmocka_unit_test(test_own_chunk), cmocka_unit_test(test_check),
+        cmocka_unit_test(test_cells),     cmocka_unit_test(test_shm_names)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -315,6 +315,49 @@ static void test_without_tuner(void **state)
     ranks_quit(&r);
 }
 
+/* From 2.30.3 on NCCL shows its own chunk and takes another, no larger than its buffers hold;
+ * before, there is nothing to ask. What is asked for below the protocol's grain would divide by
+ * zero. */
+static void test_chunks(void **state)
+{
+    static const struct {
+        const char *version;
+        uint32_t asked, own;
+        enum nt_status status;
+    } rows[] = {
+        {"FAKE_NCCL_VERSION=22907", 0, 0, NT_ST_OK},
+        {"FAKE_NCCL_VERSION=22907", 65536, 0, NT_ST_UNAVAILABLE},
+        {"FAKE_NCCL_VERSION=23007", 0, 131072, NT_ST_OK},
+        {"FAKE_NCCL_VERSION=23007", 65536, 131072, NT_ST_OK},
+        {"FAKE_NCCL_VERSION=23007", 1, 131072, NT_ST_OK},
+        {"FAKE_NCCL_VERSION=23007", UINT32_MAX, 131072, NT_ST_OK},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const char *const env[] = {rows[i].version, "FAKE_NCCL_SPEED=0.1", NULL};
+        struct nt_measure m = question(1, NT_ALL_REDUCE, NT_GRAPH, 32768);
+        struct nt_msg got[RANKS_MAX], ready;
+        struct ranks r;
+        m.flags = NT_M_READBACK;
+        m.call = (struct nt_call){
+            .algo = NT_RING, .proto = NT_SIMPLE, .channels = 2, .chunk_bytes = rows[i].asked};
+        ranks_start(&r, 2, env);
+        ranks_init(&r, MAX_BYTES, true);
+        for (unsigned k = 0; k < 2; k++) {
+            ranks_hear(&r, k, NT_MSG_READY, &ready);
+            nt_msg_done(&ready);
+        }
+        ranks_measure(&r, &m, got);
+        for (unsigned k = 0; k < 2; k++) {
+            assert_int_equal(got[k].result.status, rows[i].status);
+            assert_int_equal(got[k].result.own_chunk_bytes, rows[i].own);
+            assert_int_equal(got[k].result.wrong, 0);
+        }
+        ranks_results_done(&r, got);
+        ranks_quit(&r);
+    }
+}
+
 /* What the fake makes of NCCL's own variables, and what a device without fp8 sums cannot do. */
 static void test_variables(void **state)
 {
@@ -493,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_read_back_at_capture),
         cmocka_unit_test(test_first_use_connects),
         cmocka_unit_test(test_cells),
+        cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_without_tuner),
         cmocka_unit_test(test_variables),
         cmocka_unit_test(test_flags),

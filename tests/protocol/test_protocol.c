@@ -104,6 +104,13 @@ static const struct {
     {"{\"type\":\"abort\"}", {.type = NT_MSG_ABORT}},
     {"{\"type\":\"quit\"}", {.type = NT_MSG_QUIT}},
     {"{\"type\":\"error\",\"text\":\"no GPU\"}", {.type = NT_MSG_ERROR, .error = "no GPU"}},
+    {"{\"type\":\"result\",\"id\":7,\"status\":\"ok\",\"ns\":[],\"base_ns\":0,\"executed\":{"
+     "\"algo\":"
+     "\"ring\",\"proto\":\"simple\",\"channels\":1,\"warps\":2},\"own_chunk_bytes\":2097152,"
+     "\"bits\":\"unknown\",\"wrong\":0,\"elapsed_ns\":0,\"connect_ns\":0,\"memory_bytes\":0,"
+     "\"error\":\"\"}",
+     {.type = NT_MSG_RESULT,
+      .result = {.id = 7, .executed = {NT_RING, NT_SIMPLE, 1, 2}, .own_chunk_bytes = 2 << 20}}},
 };
 
 static void test_round_trip(void **state)

@@ -91,6 +91,7 @@ static inline struct nt_store_trial some_trial(uint64_t seq, int64_t setting)
                                    .cs = CASE_14K,
                                    .setting = setting,
                                    .executed = {.algo = NT_RING, .channels = 2, .warps = 8},
+                                   .own_chunk_bytes = 2097152,
                                    .ns = ns,
                                    .count = NT_COUNT(ns),
                                    .base_ns = 1,

@@ -153,6 +153,7 @@ static void test_steps_come_back_in_order(void **state)
     assert_int_equal(st->trial.count, trial.count);
     assert_memory_equal(st->trial.ns, trial.ns, 4 * trial.count);
     assert_true(nt_executed_equal(&st->trial.executed, &trial.executed));
+    assert_int_equal(st->trial.own_chunk_bytes, trial.own_chunk_bytes);
     assert_true(nt_case_equal(&st->trial.cs, &trial.cs));
     assert_string_equal(st->trial.error, trial.error);
     assert_int_equal(st->trial.wrong, 5);

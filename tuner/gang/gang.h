@@ -72,6 +72,7 @@ struct nt_gang_result {
     size_t count;                /* as many as were asked for with NT_ST_OK, else 0 */
     uint32_t base_ns;            /* greatest */
     struct nt_executed executed; /* the same on every rank, or status is disagree */
+    uint32_t own_chunk_bytes;    /* the same on every rank, else 0: not known */
     uint8_t bits;                /* enum nt_bits: different where any rank's are */
     uint64_t wrong;              /* sum */
     uint64_t elapsed_ns, connect_ns, memory_bytes; /* greatest */

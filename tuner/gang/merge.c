@@ -52,7 +52,13 @@ static void merge_executed(const struct nt_result *const *results, unsigned worl
         if (first == NULL) {
             first = r;
             ret->executed = r->executed;
-        } else if (!nt_executed_equal(&first->executed, &r->executed)) {
+            ret->own_chunk_bytes = r->own_chunk_bytes;
+            continue;
+        }
+        if (r->own_chunk_bytes != first->own_chunk_bytes) {
+            ret->own_chunk_bytes = 0;
+        }
+        if (!nt_executed_equal(&first->executed, &r->executed)) {
             struct nt_executed one = first->executed, other = r->executed;
             char words[160], a[48], b[48];
             (void)snprintf(words, sizeof(words), "ranks executed %s and %s",

@@ -258,6 +258,7 @@ static void on_result(void *data, struct nt_gang *g, const struct nt_gang_result
                             .count = r->count,
                             .base_ns = r->base_ns,
                             .executed = r->executed,
+                            .own_chunk_bytes = r->own_chunk_bytes,
                             .wrong = r->wrong,
                             .bits = r->bits,
                             .elapsed_ns = r->elapsed_ns,

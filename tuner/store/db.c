@@ -61,8 +61,8 @@ static const char *const sql[NT_SQL_COUNT] = {
     [NT_SQL_ADD_TRIAL] =
         "INSERT INTO trial (job_id, seq, gang, case_id, setting_id, executed_id, status, n,"
         " median_ns, mean_ns, min_ns, p95_ns, sd_ns, base_ns, elapsed_ns, connect_ns, memory_bytes,"
-        " wrong, flags, error, samples, bits) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-        " ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)",
+        " wrong, flags, error, samples, bits, own_chunk_bytes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+        " ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
     [NT_SQL_SAVE_VERDICT] =
         "INSERT INTO verdict (job_id, stage, product, case_id, setting_id, kind, default_ns,"
         " tuned_ns, speedup, lo, hi, p, pairs, reason)"

@@ -175,7 +175,8 @@ static int insert_trial(struct nt_store *s, int64_t job, const struct nt_store_t
                                  nt_v_int(t->flags),
                                  nt_v_text(t->error),
                                  nt_v_blob(s->scratch, 4 * t->count),
-                                 nt_v_text(nt_bits_names[t->bits < NT_BITS_COUNT ? t->bits : 0])};
+                                 nt_v_text(nt_bits_names[t->bits < NT_BITS_COUNT ? t->bits : 0]),
+                                 nt_v_int(t->own_chunk_bytes)};
     return nt_db_run(s, NT_SQL_ADD_TRIAL, v, NT_COUNT(v), err);
 }
 
@@ -226,7 +227,8 @@ static const char *const detail_sql[NT_STEP_TRIAL + 1] = {
     [NT_STEP_TRIAL] =
         "SELECT t.seq, t.gang, c.collective, c.bytes, c.dtype, c.place, c.mode, t.setting_id,"
         " x.algo, x.proto, x.channels, x.warps, t.status, t.base_ns, t.elapsed_ns, t.connect_ns,"
-        " t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.bits FROM trial AS t"
+        " t.memory_bytes, t.wrong, t.flags, t.error, t.samples, t.bits, t.own_chunk_bytes"
+        " FROM trial AS t"
         " JOIN cases AS c ON c.id = t.case_id LEFT JOIN executed AS x ON x.id = t.executed_id"
         " WHERE t.job_id = ?1 AND t.seq = ?2",
 };
@@ -366,7 +368,8 @@ static int read_trial(struct nt_store_cursor *c, sqlite3_stmt *st, struct nt_err
                                  .memory_bytes = nt_db_u64(st, 16),
                                  .wrong = nt_db_u64(st, 17),
                                  .flags = (uint32_t)nt_db_u64(st, 18),
-                                 .error = nt_db_text(st, 19)};
+                                 .error = nt_db_text(st, 19),
+                                 .own_chunk_bytes = (uint32_t)nt_db_u64(st, 22)};
     rc = nt_db_read_case(c->store, st, 2, &t->cs, err);
     if (rc == 0) {
         rc = read_executed(c->store, st, 8, &t->executed, err);

@@ -178,8 +178,9 @@ struct nt_store_trial {
     struct nt_case cs;
     int64_t setting;
     struct nt_executed executed;
-    uint8_t status;     /* enum nt_status */
-    const uint32_t *ns; /* per iteration, slowest rank; the store makes the summary from it */
+    uint32_t own_chunk_bytes; /* NCCL's own, as it was shown; 0: it was not */
+    uint8_t status;           /* enum nt_status */
+    const uint32_t *ns;       /* per iteration, slowest rank; the store makes the summary from it */
     size_t count;
     uint64_t base_ns, elapsed_ns, connect_ns, memory_bytes, wrong;
     uint8_t bits;   /* enum nt_bits */

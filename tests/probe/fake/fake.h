@@ -18,6 +18,9 @@
  *                          of 10 calls
  *   FAKE_DEV_EVENT_FACTOR  times between events are multiplied by it
  *   FAKE_NCCL_SPEED        modelled times are multiplied by it (default 1)
+ *   FAKE_NCCL_VERSION      22809 unless set; from 23003 on it asks a tuner (ABI v6) for chunk sizes
+ *   FAKE_NCCL_CHUNKS       file to which rank 0 adds a line for each call in which that changed the
+ *                          chunk: "PLUGIN BYTES CHUNK", the first as NCCL_TUNER_PLUGIN names it
  *   FAKE_NCCL_NO_WINDOWS   no symmetric windows
  *   FAKE_NCCL_EVENTS       "capture": a captured call's profiler event comes at capture, not replay
  *   FAKE_NCCL_FAULT        KIND:RANK[:BYTES[:ALGO[:PROTO]]], several separated by commas: on that

@@ -18,7 +18,8 @@ NT_NCCL_FUNCTIONS(X)
 NT_NCCL_OPTIONAL(X)
 #undef X
 
-enum { VERSION = 22809, SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_USAGE = 5, MOST_OPS = 128 };
+enum { VERSION = 22809, CHUNKS_SINCE = 23003 };
+enum { SYSTEM_ERROR = 2, INTERNAL_ERROR = 3, INVALID_USAGE = 5, MOST_OPS = 128 };
 enum { CONNECT_BYTES = 4 << 20, CONNECT_US = 2000, SEND = -1, RECV = -2 };
 
 struct op {
@@ -30,13 +31,15 @@ struct op {
     unsigned peer; /* or root */
     int algo, proto;
     unsigned channels;
+    uint64_t chunk;
 };
 
 struct ncclComm {
     struct wire wire;
     struct model model;
     void *tuner_lib, *profiler_lib, *tuner_context, *profiler_context;
-    const struct nt_tuner_v5 *tuner;
+    const struct nt_tuner_v5 *tuner;    /* v6 begins as v5 does */
+    const struct nt_tuner_v6 *tuner_v6; /* NULL: older, or it does not care for chunks */
     const struct nt_tuner_v4 *tuner_v4;
     const struct nt_profiler_v5 *profiler;
     int mask; /* the profiler's */
@@ -92,6 +95,12 @@ static void *open_plugin(const char *name)
     return dlopen(strcasecmp(text, "STATIC_PLUGIN") == 0 ? NULL : text, RTLD_NOW | RTLD_LOCAL);
 }
 
+static int version(void)
+{
+    const char *text = getenv("FAKE_NCCL_VERSION");
+    return text != NULL ? (int)strtol(text, NULL, 10) : VERSION;
+}
+
 static int open_tuner(struct ncclComm *c)
 {
     int nvlink[3] = {1, (int)c->wire.world, (int)c->wire.world};
@@ -100,7 +109,10 @@ static int open_tuner(struct ncclComm *c)
     if (c->tuner_lib == NULL) {
         return 0;
     }
-    c->tuner = dlsym(c->tuner_lib, "ncclTunerPlugin_v5");
+    if (version() >= CHUNKS_SINCE) {
+        c->tuner_v6 = dlsym(c->tuner_lib, "ncclTunerPlugin_v6");
+    }
+    c->tuner = c->tuner_v6 != NULL ? &c->tuner_v6->base : dlsym(c->tuner_lib, "ncclTunerPlugin_v5");
     if (c->tuner != NULL) {
         return c->tuner->init(&c->tuner_context, 1, c->wire.world, 1, NULL, nvlink, constants);
     }
@@ -148,6 +160,40 @@ static bool in_window(const struct ncclComm *c, const void *p)
     return in;
 }
 
+static void note_chunk(const struct ncclComm *c, uint64_t bytes, uint64_t chunk)
+{
+    const char *path = getenv("FAKE_NCCL_CHUNKS"), *plugin = getenv("NCCL_TUNER_PLUGIN");
+    FILE *f = path != NULL && c->wire.rank == 0 ? fopen(path, "ae") : NULL;
+    if (f != NULL) {
+        (void)fprintf(f, "%s %llu %llu\n", plugin, (unsigned long long)bytes,
+                      (unsigned long long)chunk);
+        (void)fclose(f);
+    }
+}
+
+/* As NCCL does, but once: for one of its channels, with that channel's bytes. */
+static int choose_chunk(struct ncclComm *c, struct op *o)
+{
+    static const size_t grain[NT_PROTO_COUNT] = {
+        [NT_LL] = 16, [NT_LL128] = 1920, [NT_SIMPLE] = 512};
+    size_t most = model_chunk((enum nt_coll)o->coll, o->algo, o->proto), chunk = most;
+    uint64_t bytes = bytes_of(c, o);
+    int rc = 0;
+    if (c->tuner_v6 != NULL && c->tuner_v6->chunk_size != NULL) {
+        rc = c->tuner_v6->chunk_size(c->tuner_context, o->coll, bytes / o->channels, o->algo,
+                                     o->proto, 1, &chunk);
+    }
+    chunk = (chunk < most ? chunk : most) / grain[o->proto] * grain[o->proto];
+    if (rc != 0 || chunk == 0) {
+        return fail(INTERNAL_ERROR, "a division by zero, had it been NCCL");
+    }
+    if (chunk != most) {
+        note_chunk(c, bytes, chunk);
+    }
+    o->chunk = chunk;
+    return 0;
+}
+
 /* The choice, as in NCCL: a symmetric kernel without asking anybody; else the smallest entry that
  * is not negative. */
 static int choose(struct ncclComm *c, struct op *o, uint64_t bytes)
@@ -183,7 +229,7 @@ static int choose(struct ncclComm *c, struct op *o, uint64_t bytes)
         return fail(INTERNAL_ERROR, "no algorithm/protocol available");
     }
     o->channels = model_channels(&c->model, bytes_of(c, o), (unsigned)bound);
-    return 0;
+    return choose_chunk(c, o);
 }
 
 /* The first use of an algorithm: all ranks, some time, some memory. */
@@ -260,7 +306,8 @@ static void spoil(struct ncclComm *c, const struct op *o)
 static int agree(struct ncclComm *c, const struct op *o)
 {
     struct wire *w = &c->wire;
-    const struct wire_call mine = {o->coll, o->algo, o->proto, (int)o->channels, bytes_of(c, o)};
+    const struct wire_call mine = {o->coll,          o->algo,        o->proto,
+                                   (int)o->channels, bytes_of(c, o), o->chunk};
     bool same = true;
     *wire_call_of(w, w->rank) = mine;
     if (wire_meet(w) != 0) {
@@ -294,7 +341,8 @@ static int run_collective(struct ncclComm *c, const struct op *o)
         return fail(INTERNAL_ERROR, "aborted");
     }
     spoil(c, o);
-    wait_until(begin + model_ns(&c->model, m.coll, bytes_of(c, o), o->algo, o->proto, o->channels));
+    wait_until(begin + model_ns(&c->model, m.coll, bytes_of(c, o), o->algo, o->proto, o->channels,
+                                o->chunk));
     return 0;
 }
 
@@ -337,7 +385,8 @@ static int run_exchange(struct ncclComm *c, const struct batch *b)
     }
     if (rc == 0 && last != NULL) {
         spoil(c, last);
-        wait_until(begin + model_ns(&c->model, NT_SENDRECV, most / 2, -1, NT_SIMPLE, 4));
+        wait_until(begin +
+                   model_ns(&c->model, NT_SENDRECV, most / 2, -1, NT_SIMPLE, 4, UINT64_MAX));
     }
     return rc;
 }
@@ -433,43 +482,43 @@ int ncclGroupEnd(void)
 
 int ncclAllReduce(NT_NCCL_BUFS, int op, NT_NCCL_TAIL)
 {
-    struct op o = {NT_ALL_REDUCE, in, out, count, dtype, op, 0, -1, -1, 0};
+    struct op o = {NT_ALL_REDUCE, in, out, count, dtype, op, 0, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclBroadcast(NT_NCCL_BUFS, int root, NT_NCCL_TAIL)
 {
-    struct op o = {NT_BROADCAST, in, out, count, dtype, NT_NCCL_SUM, (unsigned)root, -1, -1, 0};
+    struct op o = {NT_BROADCAST, in, out, count, dtype, NT_NCCL_SUM, (unsigned)root, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclReduce(NT_NCCL_BUFS, int op, int root, NT_NCCL_TAIL)
 {
-    struct op o = {NT_REDUCE, in, out, count, dtype, op, (unsigned)root, -1, -1, 0};
+    struct op o = {NT_REDUCE, in, out, count, dtype, op, (unsigned)root, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclAllGather(NT_NCCL_BUFS, NT_NCCL_TAIL)
 {
-    struct op o = {NT_ALL_GATHER, in, out, count, dtype, NT_NCCL_SUM, 0, -1, -1, 0};
+    struct op o = {NT_ALL_GATHER, in, out, count, dtype, NT_NCCL_SUM, 0, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclReduceScatter(NT_NCCL_BUFS, int op, NT_NCCL_TAIL)
 {
-    struct op o = {NT_REDUCE_SCATTER, in, out, count, dtype, op, 0, -1, -1, 0};
+    struct op o = {NT_REDUCE_SCATTER, in, out, count, dtype, op, 0, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclSend(const void *buf, size_t count, int dtype, int peer, NT_NCCL_TAIL)
 {
-    struct op o = {SEND, buf, NULL, count, dtype, NT_NCCL_SUM, (unsigned)peer, -1, -1, 0};
+    struct op o = {SEND, buf, NULL, count, dtype, NT_NCCL_SUM, (unsigned)peer, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
 int ncclRecv(void *buf, size_t count, int dtype, int peer, NT_NCCL_TAIL)
 {
-    struct op o = {RECV, NULL, buf, count, dtype, NT_NCCL_SUM, (unsigned)peer, -1, -1, 0};
+    struct op o = {RECV, NULL, buf, count, dtype, NT_NCCL_SUM, (unsigned)peer, -1, -1, 0, 0};
     return add(comm, stream, &o);
 }
 
@@ -520,9 +569,9 @@ int ncclCommWindowDeregister(struct ncclComm *comm, void *window)
     return wire_meet(&comm->wire) == 0 ? 0 : fail(INTERNAL_ERROR, "aborted");
 }
 
-int ncclGetVersion(int *version)
+int ncclGetVersion(int *ret)
 {
-    *version = VERSION;
+    *ret = version();
     return 0;
 }
 

@@ -4,7 +4,8 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CHANNELS = 4, CHANNEL_BYTES = 16384, CELL_BYTES = 4096 };
+enum { CHANNELS = 4, CHANNEL_BYTES = 16384, CELL_BYTES = 4096, OWN_CHUNK = 131072 };
+enum { LARGE_BYTES = 512 << 10 }; /* where chunks matter */
 
 static unsigned env_channels(const char *name, unsigned otherwise)
 {
@@ -114,11 +115,26 @@ unsigned model_channels(const struct model *m, uint64_t bytes, unsigned bound)
     return (unsigned)(n > cells ? cells : n);
 }
 
-uint64_t model_ns(const struct model *m, enum nt_coll coll, uint64_t bytes, int algo, int proto,
-                  unsigned channels)
+uint64_t model_chunk(enum nt_coll coll, int algo, int proto)
 {
     (void)coll;
-    return (uint64_t)(m->speed * 1000.0 * us(m, bytes, algo, proto, channels, 60));
+    (void)algo;
+    return proto == NT_LL ? OWN_CHUNK / 4 : OWN_CHUNK;
+}
+
+static double by_chunk(uint64_t bytes, int proto, uint64_t own, uint64_t chunk)
+{
+    return bytes < LARGE_BYTES || proto != NT_SIMPLE || chunk >= own ? 1.0
+           : chunk >= own / 2                                        ? 0.7
+           : chunk >= own / 4                                        ? 0.5
+                                                                     : 0.9;
+}
+
+uint64_t model_ns(const struct model *m, enum nt_coll coll, uint64_t bytes, int algo, int proto,
+                  unsigned channels, uint64_t chunk)
+{
+    double factor = by_chunk(bytes, proto, model_chunk(coll, algo, proto), chunk);
+    return (uint64_t)(m->speed * 1000.0 * factor * us(m, bytes, algo, proto, channels, 60));
 }
 
 /* One entry: KIND:RANK[:BYTES[:ALGO[:PROTO]]]. */

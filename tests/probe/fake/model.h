@@ -21,8 +21,11 @@ void model_table(const struct model *m, enum nt_coll coll, uint64_t bytes,
                  float table[NT_ALGO_COUNT][NT_PROTO_COUNT]);
 /* Channels that a call really uses; bound 0: NCCL's choice. */
 unsigned model_channels(const struct model *m, uint64_t bytes, unsigned bound);
-/* How long a call takes. algo -1: send and receive. */
+/* Chunks: its own, rounded down to the protocol's grain; and the largest that its buffers hold. */
+uint64_t model_chunk(enum nt_coll coll, int algo, int proto);
+/* How long a call takes. algo -1: send and receive. Large calls like chunks of a fourth of its own
+ * best, half is next. */
 uint64_t model_ns(const struct model *m, enum nt_coll coll, uint64_t bytes, int algo, int proto,
-                  unsigned channels);
+                  unsigned channels, uint64_t chunk);
 /* Is this fault (fake.h) to happen on this rank in this call? */
 bool model_fault(const struct model *m, const char *kind, uint64_t bytes, int algo, int proto);

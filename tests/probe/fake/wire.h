@@ -12,7 +12,7 @@ enum { WIRE_RANKS = 64, WIRE_WINDOW = 1 << 16 };
 
 struct wire_call { /* what must be the same on all ranks */
     int32_t coll, algo, proto, channels;
-    uint64_t bytes;
+    uint64_t bytes, chunk;
 };
 struct wire_page;
 struct wire {
