@@ -105,6 +105,13 @@ class Ab(Case):
         for p in a["pairs"]:
             self.assertEqual(p["with"]["value"], p["with"]["seconds"])
 
+    def test_seconds_of_a_short_command(self):
+        """From when the command took over, not from when we come to hear of it: then a shell that does nothing is over already."""
+        r = subprocess.run([NCCLTUNE, *map(str, self.words("--seconds", "--unproven", "--pairs", "8", "--format", "json", script=":"))],
+                           env=self.env, capture_output=True, text=True, timeout=120, check=False)
+        took = [p[arm]["seconds"] for p in json.loads(r.stdout)["pairs"] for arm in ("with", "without")]
+        self.assertGreater(min(took), 5e-5)  # no machine starts one sooner
+
     def test_fails(self):
         """Who is to blame, and what it says; it does not go on for ever."""
         r = self.ab(*FIGURE, script="echo speed: 5; exit 3", rc=2)
@@ -137,6 +144,14 @@ class Ab(Case):
         self.ab(*figure, script=script)
         os.utime("out.json", (1, 1))
         self.assertIn("was not written by this run", self.ab(*figure, script=COMM, rc=2).stderr)
+
+    def test_figure_of_another_run(self):
+        """A run that writes nothing has no figure, however new the one before's is; a clock that is elsewhere (NFS) hides none."""
+        figure = ("--figure", 'x/s="speed": ([0-9]+)', "--in", "out.json", "--pairs", "2", "--no-slower", "1")
+        write = 'echo "{\\"speed\\": 100}" >out.json'
+        a = self.json(*figure, script=COMM + f'if [ -n "$NCCL_BUFFSIZE" ]; then {write}; fi', rc=2)
+        self.assertIn("was not written by this run", "".join(p["without"]["why"] for p in a["pairs"]) + a["answer"])
+        self.ab(*figure, script=COMM + write + "; touch -d @1 out.json")
 
     def test_profile_ignored(self):
         """A run in which nothing proves the profile does not count, unless asked for."""

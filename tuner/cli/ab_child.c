@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -70,9 +71,9 @@ static int set_environment(const struct nt_ab_child *c, struct nt_err *err)
     return 0;
 }
 
-static _Noreturn void child(const struct nt_ab_child *c, int tell)
+static _Noreturn void child(const struct nt_ab_child *c, uint64_t *started_ns, int tell)
 {
-    struct nt_run_opts without = {.topology = NULL};
+    struct nt_run_opts run = {.topology = NULL};
     struct nt_err err = {.code = NT_OK};
     int null = open("/dev/null", O_RDWR | O_CLOEXEC), shell = 0, rc;
     sigset_t set;
@@ -91,12 +92,15 @@ static _Noreturn void child(const struct nt_ab_child *c, int tell)
         (void)execvp(c->argv[0], (char *const *)(uintptr_t)c->argv);
         rc = nt_fail(&err, NT_E_INVAL, errno, "%.300s", c->argv[0]);
     } else if (rc == 0) {
-        if (!c->with) {
-            without.topology = c->run->topology;
-            without.root = c->run->root;
-            without.nvml = c->run->nvml;
+        if (c->with) {
+            run = *c->run;
+        } else {
+            run.topology = c->run->topology;
+            run.root = c->run->root;
+            run.nvml = c->run->nvml;
         }
-        rc = nt_run_start(c->with ? c->run : &without, c->argv, c->id, &shell, &err);
+        run.started_ns = started_ns;
+        rc = nt_run_start(&run, c->argv, c->id, &shell, &err);
     }
     if (rc != 0) { /* a dry run has come back without */
         n = write(tell, &err, sizeof(err));
@@ -114,6 +118,7 @@ struct watched {
     pid_t pid;
     int told; /* ends when the command starts; -1: it has */
     bool alive, ending;
+    uint64_t *started_ns; /* shared with the child: when the command took over; 0: not said */
     uint64_t start_ns, end_ns, ending_ns;
     off_t shown;
     struct nt_err failed; /* of the start */
@@ -155,7 +160,8 @@ static void read_told(struct watched *w)
     w->failed.msg[sizeof(w->failed.msg) - 1] = '\0';
     (void)close(w->told);
     w->told = -1;
-    w->start_ns = now_ns();
+    /* Not when we get to hear of it: until then a short command may be over. */
+    w->start_ns = *w->started_ns != 0 ? *w->started_ns : now_ns();
 }
 
 static void reap(struct watched *w)
@@ -242,7 +248,7 @@ static int start(struct watched *w, struct nt_err *err)
         if (w->pid == 0) {
             (void)close(ends[0]);
             (void)close(w->guard.fd); /* only we keep the guard waiting */
-            child(w->c, ends[1]);
+            child(w->c, w->started_ns, ends[1]);
         }
         if (w->pid < 0) {
             rc = nt_fail(err, NT_E_IO, errno, "start of the command");
@@ -264,12 +270,21 @@ int nt_ab_child_run(const struct nt_ab_child *c, struct nt_ab_end *ret, struct n
 {
     struct nt_ab_end end = {.status = 0};
     struct watched w = {.c = c, .end = &end, .told = -1};
-    int rc = start(&w, err);
+    int rc;
 
+    w.started_ns = mmap(NULL, sizeof(*w.started_ns), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (w.started_ns == MAP_FAILED) {
+        return nt_fail(err, NT_E_NOMEM, errno, "start of the command");
+    }
+    rc = start(&w, err);
+    if (rc == 0) {
+        wait_for_end(&w);
+    }
+    (void)munmap(w.started_ns, sizeof(*w.started_ns));
     if (rc != 0) {
         return rc;
     }
-    wait_for_end(&w);
     if (w.alive) {
         return nt_fail(err, NT_E_IO, 0, "process %ld does not end, not even by SIGKILL",
                        (long)w.pid);

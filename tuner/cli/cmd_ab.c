@@ -272,7 +272,17 @@ static void take_printed(const struct ab *b, FILE *from, const char *where, stru
     free(f);
 }
 
-static void take_value(const struct ab *b, time_t begun, struct nt_ab_run *r)
+/* What tells a file from the same one written again: of clocks and file systems' idea of the time
+ * nothing is assumed, only that a write leaves another one. */
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* before: the file of --in when the run began; NULL: there was none. */
+static void take_value(const struct ab *b, const struct stat *before, struct nt_ab_run *r)
 {
     const char *where = b->o->in != NULL ? b->o->in : r->log;
     struct stat st;
@@ -286,7 +296,7 @@ static void take_value(const struct ab *b, time_t begun, struct nt_ab_run *r)
         }
         return;
     }
-    if (b->o->in != NULL && stat(where, &st) == 0 && st.st_mtime < begun) {
+    if (before != NULL && stat(where, &st) == 0 && same_file(before, &st)) {
         not_counted(r, "no figure: %.120s was not written by this run", where);
         return;
     }
@@ -390,7 +400,8 @@ static int do_run(struct ab *b, unsigned pair, enum nt_ab_arm arm, struct nt_ab_
                             .show = b->o->verbose};
     char path[PATH_MAX];
     struct nt_ab_end end = {.status = 0};
-    time_t begun = time(NULL);
+    struct stat before;
+    bool there = b->o->in != NULL && stat(b->o->in, &before) == 0;
     int rc;
 
     (void)snprintf(r->id, sizeof(r->id), "%.40s.%u", b->a.id, ++b->runs);
@@ -409,7 +420,7 @@ static int do_run(struct ab *b, unsigned pair, enum nt_ab_arm arm, struct nt_ab_
     }
     take_end(b, &end, r);
     if (r->why[0] == '\0') {
-        take_value(b, begun, r);
+        take_value(b, there ? &before : NULL, r);
     }
     rc = nt_manifest_load(r->id, ret_manifest, err);
     if (rc != 0) {

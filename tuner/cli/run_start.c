@@ -368,6 +368,11 @@ static int start(const struct run *r, int *ret_shell, struct nt_err *err)
     int e;
     (void)fflush(NULL);
     (void)signal(SIGXFSZ, r->on_quota);
+    if (r->a->started_ns != NULL) {
+        struct timespec t;
+        (void)clock_gettime(CLOCK_MONOTONIC, &t);
+        *r->a->started_ns = (uint64_t)t.tv_sec * 1000000000U + (uint64_t)t.tv_nsec;
+    }
     (void)execvp(r->argv[0], (char *const *)(uintptr_t)r->argv);
     e = errno;
     nt_manifest_drop(r->id);

@@ -14,6 +14,8 @@ struct nt_run_opts {
     bool variables_only, observe, dry_run, verbose;
     uint32_t local_ranks;
     struct nt_strs despite;
+    uint64_t *started_ns; /* NULL, or memory shared with whoever wants to know when the command took
+                             over: CLOCK_MONOTONIC, ns */
 };
 
 /* Rows of a table of options for those of a profile's delivery; struct nt_run_opts is the first
