@@ -98,6 +98,12 @@ def check_words(folder):
     (folder / "WORDS").write_text(json.dumps(document))
     shown = run("show", "WORDS", cwd=folder).stdout
     assert shown.count("(from 3.4 %)") == 1 and "would have proved there" in shown, shown
+    classes = [dict(c, setting="NCCL_MIN_NCHANNELS=32", p_adjusted=0.97) for c in classes if c["verdict"] == "tuned"]
+    document["products"]["static"]["classes"] = classes
+    (folder / "WORDS").write_text(json.dumps(document))
+    shown = run("show", "WORDS", cwd=folder).stdout.split("product static")[1]
+    assert shown.count("NCCL_MIN_NCHANNELS=32 tuned, alone p = 0.97\n") == len(classes) > 0, shown
+    assert "another size or mode proves it" in shown and "in one mode at least" not in shown, shown
     said = run("decide", "WORDS", "-c", "all_reduce", "-b", "1M", cwd=folder).stdout
     assert "runner-up ring/ll" in said and "runner-up default" not in said, said
 

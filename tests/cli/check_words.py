@@ -53,10 +53,25 @@ def interrupted_job(folder):
     assert shown[head + 1][: shown[head].index("default") + 7].endswith("µs"), shown[head : head + 2]
 
 
+def verdicts_agree(folder):
+    """What `show` says of a class, and the view of the database: one verdict."""
+    for seed in "1", "2":
+        args = ["tune", "--rig", "recording:nccl-r2-h200-20261129-a", "--sizes", "8K", "--effort", "quick", "--seed", seed,
+                "--db", seed + ".db", "--out", "v.json"]
+        subprocess.run([NCCLTUNE, *args], cwd=folder, capture_output=True, check=True)
+        classes = json.loads((folder / "v.json").read_text())["products"]["table"]["classes"]
+        said = subprocess.run([NCCLTUNE, "query", "--db", seed + ".db", "--format", "json", "SELECT bytes, mode, verdict FROM speedups"],
+                              cwd=folder, capture_output=True, text=True, check=True).stdout
+        stored = {(r["bytes"], r["mode"]): r["verdict"] for r in json.loads(said)}
+        shown = {(c["bytes"], c["mode"]): c["verdict"] for c in classes if c["verdict"] != "default"}
+        assert shown == stored, (seed, shown, stored)
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         interrupted_job(folder)
+        verdicts_agree(folder)
         for args, code, says, complains in CASES:
             r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)
             missing = [s for s in says if s not in r.stdout]

@@ -107,7 +107,7 @@ static void print_class(const struct nt_profile_class *c, bool found)
     a = time_text(c->default_ns, was, sizeof(was));
     b = found ? time_text(c->as_found_ns, was_found, sizeof(was_found)) : "";
     d = time_text(c->tuned_ns, now, sizeof(now));
-    (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-16s%s", nt_coll_names[c->coll],
+    (void)printf("  %-15s%8s  %-7s%*s%*s%*s  %-24s%-15s %s", nt_coll_names[c->coll],
                  nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
                  width(a, 10), a, found ? width(b, 10) : 0, b, width(d, 10), d, gain,
                  c->setting != NULL ? c->setting : "", nt_class_verdict_names[c->verdict]);
@@ -128,7 +128,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The words of the last column, as far as they occur. */
-static void print_legend(const struct nt_profile_classes *classes)
+static void print_legend(const struct nt_profile_classes *classes, enum nt_product which)
 {
     static const char *const meaning[NT_VD_COUNT] = {
         [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
@@ -138,6 +138,9 @@ static void print_legend(const struct nt_profile_classes *classes)
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",
         [NT_VD_GUARD] = "could not be shown to be no slower everywhere; NCCL's choice stays",
         [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL's choice stays"};
+    /* Variables reach every size of a process: one may be served for what others gain. */
+    static const char everywhere[] = "in the profile, whose variables reach every size: a gain is "
+                                     "proved at one at least, and none that was checked is slower";
     (void)printf("  gain: less time than the faster baseline, with its 95 %% interval\n"
                  "  setting: algorithm/protocol/channels; what is left out is NCCL's choice\n");
     for (size_t i = 0; i < classes->n; i++) {
@@ -149,21 +152,23 @@ static void print_legend(const struct nt_profile_classes *classes)
     }
     for (size_t i = 0; i < classes->n; i++) {
         if (proved_elsewhere(&classes->v[i])) {
-            (void)printf("  alone p: of a gain in this mode by itself; another mode proves it\n");
+            (void)printf("  alone p: of a gain in this mode by itself; %s proves it\n",
+                         which == NT_STATIC ? "another size or mode" : "another mode");
             break;
         }
     }
     for (int k = 0; k < NT_VD_COUNT; k++) {
         for (size_t i = 0; i < classes->n; i++) {
             if ((int)classes->v[i].verdict == k) {
-                (void)printf("  %s: %s\n", nt_class_verdict_names[k], meaning[k]);
+                (void)printf("  %s: %s\n", nt_class_verdict_names[k],
+                             k == NT_VD_TUNED && which == NT_STATIC ? everywhere : meaning[k]);
                 break;
             }
         }
     }
 }
 
-static void print_classes(const struct nt_profile_classes *classes)
+static void print_classes(const struct nt_profile_classes *classes, enum nt_product which)
 {
     const struct nt_profile_class **sorted = calloc(classes->n + 1, sizeof(*sorted));
     bool found = false;
@@ -184,7 +189,7 @@ static void print_classes(const struct nt_profile_classes *classes)
         print_class(sorted != NULL ? sorted[i] : &classes->v[i], found);
     }
     free(sorted);
-    print_legend(classes);
+    print_legend(classes, which);
 }
 
 static void print_rows(const struct nt_profile_rows *rows)
@@ -213,7 +218,7 @@ static void print_product(const struct nt_profile *p, enum nt_product which, boo
     print_vars("variable", &product->vars);
     print_rows(&product->rows);
     if (product->classes.n > 0) {
-        print_classes(&product->classes);
+        print_classes(&product->classes, which);
     }
     for (size_t i = 0; i < product->classes.n && reproduce; i++) {
         const struct nt_profile_class *c = &product->classes.v[i];

@@ -186,7 +186,8 @@ static void judge_tail(struct nt_plan *p, uint32_t row)
     }
     if (!(ratio < publish_tail_limit)) {
         r->out = true;
-        (void)snprintf(r->why, sizeof(r->why), "its slowest calls (p95) are %.0f %% slower",
+        (void)snprintf(r->why, sizeof(r->why),
+                       "not within the guard: its slowest calls (p95) are %.0f %% slower",
                        100 * (ratio - 1));
     }
 }
@@ -381,12 +382,13 @@ static void publish_static(struct nt_plan *p)
     }
 }
 
-static void withdraw_table(struct nt_plan *p, const char *why)
+/* all: also what has a reason of its own. */
+static void withdraw_table(struct nt_plan *p, bool all, const char *why)
 {
     p->result.nrows = 0;
     for (size_t i = 0; i < p->result.nclasses; i++) {
         struct nt_class_result *k = &p->result.classes[i];
-        if (k->product == NT_ARM_TABLE) {
+        if (k->product == NT_ARM_TABLE && (all || k->published)) {
             k->published = false;
             (void)snprintf(k->why, sizeof(k->why), "%s", why);
         }
@@ -407,10 +409,10 @@ static void publish_table(struct nt_plan *p)
         gained = gained || (k->product == NT_ARM_TABLE && k->published && k->p <= p->spec.alpha);
     }
     if (!gained && p->result.nrows > 0) {
-        withdraw_table(p, "a gain could not be proved");
+        withdraw_table(p, false, "a gain could not be proved");
     }
     if (!product_is_safe(p, NT_ARM_TABLE, why, sizeof(why))) {
-        withdraw_table(p, why);
+        withdraw_table(p, true, why);
         (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn), "%s: %s", vars, why);
     }
     /* With process variables a size that lost its row runs the default under them, which was not
@@ -420,7 +422,7 @@ static void publish_table(struct nt_plan *p)
             const struct nt_class_result *k = &p->result.classes[i];
             if (k->product == NT_ARM_TABLE && k->in_row && !k->published &&
                 !default_unchanged(p, &k->cs)) {
-                withdraw_table(p,
+                withdraw_table(p, true,
                                "a size of it fell back to the default under its process variables");
                 (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn),
                                "%s: a row did not hold at %llu bytes", vars,

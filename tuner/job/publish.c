@@ -116,15 +116,13 @@ int nt_publish_draft(const struct nt_spec *spec, const struct nt_plan *plan,
     return 0;
 }
 
-static int verdict_of(const struct nt_class_result *c, const struct nt_spec *spec)
+/* Whatever else keeps it back than that its gain could not be proved is the guard: the same in the
+ * profile as in the database. */
+static int verdict_of(const struct nt_class_result *c)
 {
-    if (c->published) {
-        return NT_VD_TUNED;
-    }
-    if (strncmp(c->why, "not within", 10) == 0) {
-        return NT_VD_GUARD;
-    }
-    return c->p <= spec->alpha ? NT_VD_GUARD : NT_VD_UNDECIDED;
+    return c->published                               ? NT_VD_TUNED
+           : strncmp(c->why, "a gain could", 12) == 0 ? NT_VD_UNDECIDED
+                                                      : NT_VD_GUARD;
 }
 
 static const struct nt_found *found_for(const struct nt_plan *plan, const struct nt_case *cs)
@@ -184,7 +182,7 @@ static void add_others(struct nt_profile *p, struct nt_profile_class *out, const
     }
 }
 
-static void add_class(struct nt_profile *p, const struct nt_spec *spec, const struct nt_plan *plan,
+static void add_class(struct nt_profile *p, const struct nt_plan *plan,
                       const struct nt_class_result *c)
 {
     enum nt_product product = c->product == NT_ARM_TABLE ? NT_TABLE : NT_STATIC;
@@ -195,7 +193,7 @@ static void add_class(struct nt_profile *p, const struct nt_spec *spec, const st
     out->bytes = c->cs.bytes;
     out->coll = c->cs.coll;
     out->mode = c->cs.mode;
-    out->verdict = verdict_of(c, spec);
+    out->verdict = verdict_of(c);
     out->default_ns = c->default_ns;
     out->tuned_ns = c->tuned_ns;
     out->as_found_ns = c->as_found_ns;
@@ -461,7 +459,7 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
         add_row(p, &r->rows[i]);
     }
     for (size_t i = 0; i < r->nclasses; i++) {
-        add_class(p, spec, plan, &r->classes[i]);
+        add_class(p, plan, &r->classes[i]);
     }
     add_defaults(p, spec, plan);
     add_notes(p, spec, r);
@@ -479,9 +477,10 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
 
 static uint8_t store_kind(const struct nt_class_result *c)
 {
-    return c->published                               ? NT_STORE_WINNER
-           : strncmp(c->why, "a gain could", 12) == 0 ? NT_STORE_NO_WINNER
-                                                      : NT_STORE_REJECTED;
+    int verdict = verdict_of(c);
+    return verdict == NT_VD_TUNED       ? NT_STORE_WINNER
+           : verdict == NT_VD_UNDECIDED ? NT_STORE_NO_WINNER
+                                        : NT_STORE_REJECTED;
 }
 
 static int setting_id(struct nt_store *store, const char *vars, const struct nt_call *call,
