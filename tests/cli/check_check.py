@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """check_check.py NCCLTUNE MAKE_RECORDING BUILD: `check` on a recording and on the made-up machine: exit codes, words, history."""
+import gzip
 import json
 import os
 import pathlib
@@ -63,8 +64,23 @@ def check_recording(p):
     p.call("check", "p.json", *REC, "--despite", "drivr", code=2, says="driver")
     p.call("check", "p.json", "--rig", "recordin:x", code=2, says="unknown rig")
     p.call("check", "none.json", code=2)
+    p.call("check", "p.json", *REC, "--fix", "NCCL_P2P_DISABLE=1", code=2, says="--fix: ")
+    check_site(p)
     view = p.call("query", "--view", "checks", "--format", "json")
     assert json.loads(view) and "was_gain_pct" in view, view
+
+
+def check_site(p):
+    """What a recording was taken under is in force in it: nothing differs there."""
+    lines = gzip.decompress((p.folder / "r.csv.gz").read_bytes()).decode().split("\n")
+    lines = [line for line in lines if not line.startswith("#fixed=")]
+    (p.folder / "s.csv").write_text("\n".join([lines[0], "#fixed=NCCL_NVLS_ENABLE=0", *lines[1:]]))
+    site = ("--rig", "recording:s.csv", "--db", "s.db")
+    p.call("tune", "-q", *site, "--pairs", "8", "--effort", "quick", "--out", "s.json")
+    out = p.call("check", "s.json", *site, says="it holds")
+    assert "differs" not in out, out
+    view = json.loads(p.call("query", "--db", "s.db", "--format", "json", "SELECT DISTINCT site, differs FROM checks"))
+    assert view == [{"site": "NCCL_NVLS_ENABLE=0", "differs": ""}], view
 
 
 def check_history(p):

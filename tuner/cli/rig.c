@@ -80,6 +80,10 @@ static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p
                          r->file, nt_recording_fact(r->rec, NT_FACT_FIXED));
         }
     }
+    if (rc == 0 && nt_recording_fact(r->rec, NT_FACT_FIXED) != NULL) { /* was in force there */
+        (void)snprintf(r->spec.fixed, sizeof(r->spec.fixed), "%s",
+                       nt_recording_fact(r->rec, NT_FACT_FIXED));
+    }
     r->spec.rig = NT_RIG_RECORDING;
     return rc == 0 ? stand_in(o, "recording", r, err) : rc;
 }
@@ -128,6 +132,9 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
         return nt_fail(err, NT_E_INVAL, 0, "--devices: a recording or model has none");
     }
     if (given && strncmp(o->rig, "recording:", 10) == 0) {
+        if (o->fix != NULL && o->fix->n > 0) {
+            return nt_fail(err, NT_E_INVAL, 0, "--fix: only a machine that is here can be fixed");
+        }
         return use_recording(o, p, ret, err);
     }
     if (given && strncmp(o->rig, "model:", 6) == 0) {
