@@ -83,6 +83,15 @@ static void test_config(void **state)
         {"[rig ../a]\n", "letters, digits"},
         {"[rig a]\ngpus = 64\n", "gpus"},
         {"[queue]\nwindow = always\n", "no time window"},
+        {"[queue]\nwindow = 00:00-00:00\n",
+         "c:2: window: '00:00-00:00' holds no minute; for always"},
+        {"[watch]\non_change = queue\n", "c:2: [watch]: on_change = queue: on which rig?"},
+        {"[watch]\nrig = a\non_change = queue\n[rig a]\n", ""},
+        {"[watch]\non_change = propose\n", ""},
+        {"[server]\nlisten = unix:/a\n[queue]\n[server]\nlisten = unix:/b\n",
+         "c:5: listen is set in line 2 already"},
+        {"[rig a]\nranks = 2\nranks = 4\n", "c:3: ranks is set in line 2 already"},
+        {"[rig a]\nranks = 2\n[rig b]\nranks = 4\n", ""},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

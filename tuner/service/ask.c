@@ -233,7 +233,11 @@ static void tune_words(struct nt_command_words *c, const struct nt_service *s,
                       ? (uint64_t)nt_json_opt_i64(ask, "budget_s", 0)
                       : r->budget_ns / 1000000000,
                   "s");
-    number_option(c, "--seed", (uint64_t)nt_json_opt_i64(ask, "seed", 0), "");
+    if (json_object_get(ask, "seed") != NULL) { /* 0 is one, too */
+        char text[24];
+        (void)snprintf(text, sizeof(text), "%" PRId64, nt_json_opt_i64(ask, "seed", 0));
+        option(c, "--seed", text);
+    }
 }
 
 int nt_command_make(struct nt_command_words *c, const struct nt_service *s,

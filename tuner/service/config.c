@@ -91,7 +91,7 @@ static const struct row rows[] = {
     C("watch", TEXT, on_change, "propose", changes,
       "another machine or stack: off, propose a job, queue it"),
     C("watch", TEXT, on_stale, "warn", stales, "a profile that no longer holds: warn, withhold it"),
-    C("watch", TEXT, rig, "", NULL, "the rig that such a job runs on"),
+    C("watch", TEXT, rig, "", NULL, "the rig that such a job runs on; empty: there is no such job"),
     C("retention", U32, samples_days, "90", NULL,
       "raw samples older than this are thinned to 16 a trial; summaries and evidence stay; 0: "
       "never"),
@@ -355,9 +355,17 @@ static int row_of(const char *section, const char *name, const struct row **ret,
     return nt_fail_name(err, "setting", name, names);
 }
 
-static int take_section(struct nt_config *c, char *text, char *section, size_t size,
-                        struct nt_config_rig **ret_rig, struct nt_err *err)
+struct reading {
+    struct nt_config *c;
+    struct nt_config_rig *rig; /* whose section it is; NULL: none's */
+    char section[32];
+    unsigned line;
+    unsigned set[NROWS]; /* line; 0: not yet, of a rig not in this one */
+};
+
+static int take_section(struct reading *r, char *text, struct nt_err *err)
 {
+    struct nt_config *c = r->c;
     static const char *const names[] = {"server", "queue", "watch", "retention", "rig NAME", NULL};
     char *end = strchr(text, ']');
 
@@ -365,9 +373,9 @@ static int take_section(struct nt_config *c, char *text, char *section, size_t s
         return nt_fail(err, NT_E_INVAL, 0, "a section is written [name]");
     }
     *end = '\0';
-    *ret_rig = NULL;
+    r->rig = NULL;
     if (strncmp(text, "rig ", 4) != 0) {
-        (void)snprintf(section, size, "%s", text);
+        (void)snprintf(r->section, sizeof(r->section), "%s", text);
         for (size_t i = 0; i + 1 < sizeof(names) / sizeof(names[0]) - 1; i++) {
             if (strcmp(names[i], text) == 0) {
                 return 0;
@@ -385,11 +393,14 @@ static int take_section(struct nt_config *c, char *text, char *section, size_t s
         return nt_fail(err, NT_E_INVAL, 0, "rig %s is named twice, or is one of more than %d", text,
                        NT_CONFIG_RIGS);
     }
-    (void)snprintf(section, size, "rig");
-    *ret_rig = &c->rigs[c->nrigs++];
-    memset(*ret_rig, 0, sizeof(**ret_rig));
-    set_defaults("rig", *ret_rig);
-    (void)snprintf((*ret_rig)->name, sizeof((*ret_rig)->name), "%s", text);
+    (void)snprintf(r->section, sizeof(r->section), "rig");
+    r->rig = &c->rigs[c->nrigs++];
+    memset(r->rig, 0, sizeof(*r->rig));
+    set_defaults("rig", r->rig);
+    (void)snprintf(r->rig->name, sizeof(r->rig->name), "%s", text);
+    for (size_t i = 0; i < NROWS; i++) {
+        r->set[i] = strcmp(rows[i].section, "rig") == 0 ? 0 : r->set[i];
+    }
     return 0;
 }
 
@@ -405,46 +416,59 @@ static char *trim(char *text)
 }
 
 /* Where it is said, for what can only be looked up when the whole file is read. */
-static void note_line(struct nt_config *c, struct nt_config_rig *rig, const struct row *r,
-                      unsigned line)
+static void note_line(const struct reading *r, const struct row *row)
 {
-    if (rig != NULL && r->offset == offsetof(struct nt_config_rig, rig)) {
-        rig->line = line;
-    } else if (rig == NULL && r->offset == offsetof(struct nt_config, rig) && c->rig[0] != '\0') {
-        c->rig_line = line;
+    struct nt_config *c = r->c;
+    bool rig = row->offset == offsetof(struct nt_config, rig) && c->rig[0] != '\0';
+    bool queue = row->offset == offsetof(struct nt_config, on_change) && c->rig[0] == '\0' &&
+                 strcmp(c->on_change, "queue") == 0;
+
+    if (r->rig != NULL && row->offset == offsetof(struct nt_config_rig, rig)) {
+        r->rig->line = r->line;
+    } else if (r->rig == NULL && (rig || queue)) {
+        c->rig_line = r->line;
     }
 }
 
-static int take_line(struct nt_config *c, char *line, unsigned number, char *section, size_t size,
-                     struct nt_config_rig **rig, struct nt_err *err)
+static int take_value(struct reading *r, const char *name, const char *text, struct nt_err *err)
 {
-    const struct row *r = NULL;
+    const struct row *row = NULL;
+    unsigned *set;
+    int rc = row_of(r->section, name, &row, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    set = &r->set[row - rows];
+    if (*set != 0) { /* which of the two was meant? */
+        return nt_fail(err, NT_E_INVAL, 0, "%s is set in line %u already", name, *set);
+    }
+    *set = r->line;
+    rc = take(row, r->rig != NULL ? (void *)r->rig : (void *)r->c, text, err);
+    rc = nt_wrap(err, rc == 0 ? check(row, text, err) : rc, "%s", row->name);
+    note_line(r, row);
+    return rc;
+}
+
+static int take_line(struct reading *r, char *line, struct nt_err *err)
+{
     char *eq;
-    int rc;
 
     line = trim(line);
     if (line[0] == '\0' || line[0] == '#' || line[0] == ';') {
         return 0;
     }
     if (line[0] == '[') {
-        return take_section(c, line + 1, section, size, rig, err);
+        return take_section(r, line + 1, err);
     }
     eq = strchr(line, '=');
-    if (eq == NULL || section[0] == '\0') {
+    if (eq == NULL || r->section[0] == '\0') {
         return nt_fail(err, NT_E_INVAL, 0,
                        eq == NULL ? "neither [section] nor name = value"
                                   : "stands before the first [section]");
     }
     *eq = '\0';
-    line = trim(line);
-    rc = row_of(section, line, &r, err);
-    if (rc == 0) {
-        const char *text = trim(eq + 1);
-        rc = take(r, *rig != NULL ? (void *)*rig : (void *)c, text, err);
-        rc = nt_wrap(err, rc == 0 ? check(r, text, err) : rc, "%s", r->name);
-        note_line(c, *rig, r, number);
-    }
-    return rc;
+    return take_value(r, trim(line), trim(eq + 1), err);
 }
 
 /* The rig of [watch] may stand below it. */
@@ -452,6 +476,10 @@ static int check_watch_rig(const struct nt_config *c, struct nt_err *err)
 {
     const char *names[NT_CONFIG_RIGS + 1] = {NULL};
 
+    if (c->rig[0] == '\0' && strcmp(c->on_change, "queue") == 0) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "on_change = queue: on which rig? Name it, as rig = NAME of a [rig NAME]");
+    }
     if (c->rig[0] == '\0' || nt_config_rig(c, c->rig) != NULL) {
         return 0;
     }
@@ -465,16 +493,13 @@ static int check_watch_rig(const struct nt_config *c, struct nt_err *err)
 
 int nt_config_parse(struct nt_config *c, const char *text, const char *what, struct nt_err *err)
 {
-    char section[32] = "";
-    struct nt_config_rig *rig = NULL;
+    struct reading r = {.c = c};
     char *copy = strdup(text), *rest = copy, *line;
-    unsigned number = 0;
     int rc = copy == NULL ? nt_fail(err, NT_E_NOMEM, 0, "config") : 0;
 
     while (rc == 0 && (line = strsep(&rest, "\n")) != NULL) {
-        number++;
-        rc = nt_wrap(err, take_line(c, line, number, section, sizeof(section), &rig, err), "%s:%u",
-                     what, number);
+        r.line++;
+        rc = nt_wrap(err, take_line(&r, line, err), "%s:%u", what, r.line);
     }
     free(copy);
     return rc == 0 ? nt_wrap(err, check_watch_rig(c, err), "%s:%u: [watch]", what, c->rig_line)

@@ -56,6 +56,11 @@ int nt_windows_parse(const char *text, struct nt_window *ret, size_t *ret_n, str
             return nt_fail(err, NT_E_INVAL, 0, "'%s-%s' is no time window, as 22:00-06:00", word,
                            dash + 1);
         }
+        if (ret[n].from == ret[n].to) { /* no job would ever start */
+            return nt_fail(err, NT_E_INVAL, 0,
+                           "'%s-%s' holds no minute; for always leave the window empty", word,
+                           dash + 1);
+        }
         n++;
     }
     *ret_n = n;
