@@ -152,6 +152,12 @@ def queries(d):
         got, answer = d.ask("POST", "/v1/query", {"sql": sql})
         assert got == status or (got, status) in ((409, 400), (400, 409)) and sql.startswith(endless), (sql, got, answer)
     assert len(d.post("/v1/query", {"sql": "SELECT * FROM trials", "rows": 2})) == 2
+    # What is cut off unasked would be taken for the whole.
+    many = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) SELECT n FROM c"
+    assert len(d.post("/v1/query", {"sql": many.format(1000)})) == 1000
+    got, answer = d.ask("POST", "/v1/query", {"sql": many.format(1001)})
+    assert got == 409 and "cut after 1000 rows: there are more; LIMIT" in str(answer), (got, answer)
+    assert len(d.post("/v1/query", {"sql": many.format(1001), "rows": 1000})) == 1000
     (d.dir / "p.json").unlink()
 
 
@@ -393,7 +399,7 @@ def part_kill():
     """The service is killed at any moment, and started anew: nothing lost, nothing done twice."""
     rng = random.Random(5)
     with make().start() as d:
-        ids = [d.post("/v1/jobs", {"rig": "replay", "seed": n}, 201)["id"] for n in range(1, 7)]
+        ids = [d.post("/v1/jobs", {"rig": "replay", "seed": n}, 201)["id"] for n in range(6)]
         kills = 0
         while kills < 12:
             time.sleep(rng.uniform(0, 0.5))
@@ -410,7 +416,7 @@ def part_kill():
         assert db.execute("SELECT count(*), count(DISTINCT key) FROM job").fetchone() == (len(ids), len(ids))
         assert db.execute("SELECT count(*) FROM job WHERE state <> 'done'").fetchone()[0] == 0
         seeds = sorted(r[0] for r in db.execute("SELECT seed FROM job"))
-        assert seeds == [1, 2, 3, 4, 5, 6, 50], seeds
+        assert seeds == [0, 1, 2, 3, 4, 5, 50], seeds
         assert db.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
         print(f"kill: {kills} kills, {len(ids)} jobs, each done once")
         assert d.stop() == 0

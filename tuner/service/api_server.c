@@ -193,6 +193,7 @@ int nt_api_events(struct nt_exchange *x, struct nt_err *err)
 struct asked {
     struct nt_exchange *x;
     const char *none;
+    bool whole;
 };
 
 /* Whole: an answer that broke off is none. */
@@ -224,6 +225,11 @@ static void on_answer(void *data, const struct nt_queue_end *end, bool timed_out
         enum nt_code code = end->exit_code < 4 ? by_exit[end->exit_code] : NT_E_BUG;
         const char *words = strncmp(tail, "nccltune: ", 10) == 0 ? tail + 10 : tail;
         rc = nt_fail(&err, code, 0, "%s", words);
+    } else if (a->whole && strncmp(tail, "nccltune: cut after ", 20) == 0) {
+        rc = nt_fail(&err, NT_E_NO, 0,
+                     "%s: there are more; LIMIT in the SQL, or rows (up to 10000), says that the "
+                     "first are enough",
+                     tail + 10);
     } else {
         nt_buf_add(&x->r->answer.body, out->data, out->len);
         x->r->answer.status = 200;
@@ -235,7 +241,7 @@ static void on_answer(void *data, const struct nt_queue_end *end, bool timed_out
 }
 
 int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
-                 const char *none, struct nt_err *err)
+                 const char *none, bool whole, struct nt_err *err)
 {
     struct nt_service *s = x->s;
     const char *argv[NT_CHILD_ARGS] = {s->o->program};
@@ -258,7 +264,7 @@ int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *inp
     if (a == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "question");
     }
-    *a = (struct asked){.x = x, .none = none};
+    *a = (struct asked){.x = x, .none = none, .whole = whole};
     for (size_t i = 0; args[i] != NULL && i + 2 < NT_CHILD_ARGS; i++) {
         argv[i + 1] = args[i];
     }

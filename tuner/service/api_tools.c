@@ -79,7 +79,7 @@ int nt_api_query(struct nt_exchange *x, struct nt_err *err)
         const char *const args[] = {"query",  "-",   "--format", "json",         "--timeout", "2s",
                                     "--rows", count, "--db",     x->s->database, NULL};
         (void)snprintf(count, sizeof(count), "%lld", (long long)rows);
-        rc = nt_ask_child(x, args, sql, NULL, err);
+        rc = nt_ask_child(x, args, sql, NULL, json_object_get(o, "rows") == NULL, err);
     }
     json_decref(o);
     return rc;
@@ -88,5 +88,5 @@ int nt_api_query(struct nt_exchange *x, struct nt_err *err)
 int nt_api_doctor(struct nt_exchange *x, struct nt_err *err)
 {
     static const char *const args[] = {"doctor", "--format", "json", NULL};
-    return nt_ask_child(x, args, NULL, NULL, err);
+    return nt_ask_child(x, args, NULL, NULL, false, err);
 }

@@ -146,5 +146,5 @@ int nt_api_profile_checks(struct nt_exchange *x, struct nt_err *err)
     int rc = nt_store_profile_load(x->store, x->id, take_run, &id, err);
     (void)snprintf(run, sizeof(run), "%lld", (long long)id);
     /* Exit code 2 here: it was never checked. */
-    return rc == 0 ? nt_ask_child(x, args, NULL, "{\"checks\":[],\"changes\":[]}", err) : rc;
+    return rc == 0 ? nt_ask_child(x, args, NULL, "{\"checks\":[],\"changes\":[]}", false, err) : rc;
 }
