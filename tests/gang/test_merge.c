@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "tuner/gang/merge.h"
-#include "tuner/gang/shm_names.h"
+#include "tuner/launch/shm_names.h"
 
 static const struct nt_measure asked = {.id = 7, .samples = 2};
 #define RAN     .executed = {NT_RING, NT_LL, 4, 8}

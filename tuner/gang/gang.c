@@ -10,9 +10,10 @@
 #include <unistd.h>
 
 #include "tuner/gang/gang_fsm.h"
+#include "tuner/gang/gang_spec.h"
 #include "tuner/gang/merge.h"
 #include "tuner/gang/mps.h"
-#include "tuner/gang/shm_names.h"
+#include "tuner/launch/shm_names.h"
 #include "tuner/gang/words.h"
 #include "tuner/gang/writes.h"
 
@@ -185,7 +186,8 @@ static void finish(struct nt_gang *g)
                                   .exits = g->exits,
                                   .program = g->program,
                                   .dir = g->dir,
-                                  .said = g->said.code != NT_OK ? g->said.msg : NULL};
+                                  .said = g->said.code != NT_OK ? g->said.msg : NULL,
+                                  .missing = nt_gang_is_missing(g)};
     char path[NT_GANG_DIR_MAX + 16];
     struct nt_err err;
 
@@ -334,6 +336,16 @@ static void broke(struct conn *c, enum nt_gf_event ev, const char *words)
     event(g, ev, c->rank < 0 ? NT_GF_NOBODY : (unsigned)c->rank, 0);
 }
 
+/* What the launcher calls the host counts: ranks of one host are those that it started there. */
+static void take_host(struct nt_gang *g, unsigned rank)
+{
+    const char *host =
+        g->launch != NULL && g->launcher->host != NULL ? g->launcher->host(g->launch, rank) : "";
+    if (host[0] != '\0') {
+        (void)snprintf(g->hello[rank].host, sizeof(g->hello[rank].host), "%s", host);
+    }
+}
+
 static void heard_hello(struct conn *c, const struct nt_hello *h)
 {
     struct nt_gang *g = c->gang;
@@ -351,6 +363,7 @@ static void heard_hello(struct conn *c, const struct nt_hello *h)
         c->rank = (int)h->rank;
         g->rank[h->rank].conn = c;
         g->hello[h->rank] = *h;
+        take_host(g, h->rank);
         event(g, NT_GF_EV_HELLO, h->rank, 0);
     }
 }
@@ -555,8 +568,12 @@ static void on_exit_of(void *data, unsigned rank, const struct nt_launch_exit *h
 
     drain_rank(g, rank);
     g->exits[rank] = *how;
+    g->exits[rank].words = NULL; /* the launcher's */
+    if (how->words != NULL && at_work(g) && g->said.code == NT_OK) {
+        (void)nt_fail(&g->said, NT_E_MISSING, 0, "%s", how->words);
+    }
     event(g,
-          how->error != 0                        ? NT_GF_EV_NO_START
+          how->error != 0 || how->words != NULL  ? NT_GF_EV_NO_START
           : how->signal != 0 || how->status != 0 ? NT_GF_EV_EXIT_BAD
                                                  : NT_GF_EV_EXIT_OK,
           rank, 0);
@@ -567,6 +584,11 @@ static void on_launch_closed(void *data)
     struct nt_gang *g = data;
     g->launch = NULL;
     closed_one(g);
+}
+
+bool nt_gang_is_missing(const struct nt_gang *g)
+{
+    return g->fsm.how == NT_GANG_NO_START && g->said.code == NT_E_MISSING;
 }
 
 /* ---- the start ---- */
@@ -605,7 +627,10 @@ static int launch(struct nt_gang *g, const struct nt_gang_spec *spec, const char
                                .args = spec->args,
                                .rank_var = NT_ENV_RANK,
                                .world = spec->world,
-                               .dir = g->dir};
+                               .dir = g->dir,
+                               .remote = spec->remote,
+                               .socket = path,
+                               .files = spec->files};
     char mps[NT_MPS_VARS][NT_MPS_VAR_SIZE], world[40], driver[160];
     const char **env;
     size_t n = 0;
@@ -645,7 +670,7 @@ static void begin(struct nt_gang *g, const struct nt_gang_spec *spec)
     int rc;
 
     (void)snprintf(path, sizeof(path), "%s/driver", g->dir);
-    rc = make_barrier(g, &g->said);
+    rc = spec->remote == NULL ? make_barrier(g, &g->said) : 0;
     if (rc == 0) {
         rc = listen_at(g, path, &g->said);
     }
@@ -676,7 +701,9 @@ static int make_init(const struct nt_gang *g, const struct nt_gang_spec *spec, u
         m.init.vars[m.init.nvars++] = spec->rank_vars[rank * spec->nrank_vars + i];
     }
     m.init.device = spec->devices != NULL ? spec->devices[rank] : rank;
-    (void)snprintf(m.init.shm, sizeof(m.init.shm), "%s/barrier", g->dir);
+    if (spec->remote == NULL) { /* else the ranks have no memory that all of them share */
+        (void)snprintf(m.init.shm, sizeof(m.init.shm), "%s/barrier", g->dir);
+    }
     nt_buf_init(&line, NT_LINE_MAX);
     nt_msg_encode(&m, &line);
     rc = line.failed ? nt_fail(err, NT_E_INVAL, 0, "variables that cannot be sent")
@@ -685,45 +712,12 @@ static int make_init(const struct nt_gang *g, const struct nt_gang_spec *spec, u
     return rc;
 }
 
-static void default_to(uint32_t *ms, uint32_t otherwise)
-{
-    *ms = *ms != 0 ? *ms : otherwise;
-}
-
-static struct nt_gang_times fill_times(struct nt_gang_times t)
-{
-    default_to(&t.hello_ms, 60000);
-    default_to(&t.init_ms, 120000);
-    default_to(&t.cells_ms, 30000);
-    default_to(&t.slack_ms, 2000);
-    default_to(&t.quit_ms, 10000);
-    default_to(&t.grace_ms, 3000);
-    return t;
-}
-
-static int check_spec(const struct nt_gang_spec *spec, struct nt_err *err)
-{
-    if (spec->world == 0 || spec->world > NT_GANG_MAX) {
-        return nt_fail(err, NT_E_INVAL, 0, "%u ranks: must be 1 to %d", spec->world, NT_GANG_MAX);
-    }
-    if (strlen(spec->dir) > NT_GANG_DIR_MAX) {
-        return nt_fail(err, NT_E_INVAL, 0,
-                       "folder %s: %zu bytes, more than the %d that leave room for a socket's name",
-                       spec->dir, strlen(spec->dir), NT_GANG_DIR_MAX);
-    }
-    if (spec->mps != NULL && strlen(spec->mps) > NT_MPS_DIR_MAX) {
-        return nt_fail(err, NT_E_INVAL, 0, "MPS folder %s: more than %d bytes", spec->mps,
-                       NT_MPS_DIR_MAX);
-    }
-    return 0;
-}
-
 int nt_gang_start(uv_loop_t *loop, const struct nt_gang_spec *spec,
                   const struct nt_gang_events *events, struct nt_gang **ret, struct nt_err *err)
 {
-    struct nt_gang_times times = fill_times(spec->times);
+    struct nt_gang_times times = nt_gang_times_of(spec);
     struct nt_gang *g;
-    int rc = check_spec(spec, err);
+    int rc = nt_gang_spec_check(spec, err);
 
     if (rc != 0) {
         return rc;
@@ -735,7 +729,9 @@ int nt_gang_start(uv_loop_t *loop, const struct nt_gang_spec *spec,
     nt_gf_init(&g->fsm, spec->world, &times);
     g->events = *events;
     g->loop = loop;
-    g->launcher = spec->launcher != NULL ? spec->launcher : &nt_launcher_local;
+    g->launcher = spec->launcher != NULL ? spec->launcher
+                  : spec->remote != NULL ? &nt_launcher_remote
+                                         : &nt_launcher_local;
     (void)snprintf(g->dir, sizeof(g->dir), "%s", spec->dir);
     g->program = strdup(spec->program);
     rc = g->program != NULL ? 0 : nt_fail(err, NT_E_NOMEM, 0, "gang");

@@ -20,6 +20,7 @@
 #pragma once
 #include "probes/protocol/protocol.h"
 #include "tuner/launch/launch.h"
+#include "tuner/launch/remote.h"
 
 struct nt_gang; /* opaque */
 
@@ -50,7 +51,9 @@ struct nt_gang_times {
 };
 
 struct nt_gang_spec {
-    const struct nt_launcher *launcher; /* NULL: local */
+    const struct nt_launcher *launcher; /* NULL: remote where that is given, else local */
+    const struct nt_remote *remote;     /* the ranks are on other hosts; NULL: on this one */
+    const char *const *files; /* that env names and ranks read: carried to other hosts; or NULL */
     unsigned world;
     const char *program, *const *args; /* as for the launcher */
     const char *const *env;  /* "NAME=VALUE" of every rank, NULL-terminated: all they get but the
@@ -81,7 +84,7 @@ struct nt_gang_result {
 };
 
 struct nt_gang_events {
-    /* hello and ready: one a rank. */
+    /* hello and ready: one a rank. A launcher that knows hosts has put its name in hello. */
     void (*on_ready)(void *data, struct nt_gang *g, const struct nt_hello *hello,
                      const struct nt_ready *ready);
     /* A cell is available when all ranks say so; cost is the greatest. NULL when the gang failed
@@ -103,6 +106,10 @@ void nt_gang_cells(struct nt_gang *g, const struct nt_case *c);
 void nt_gang_stop(struct nt_gang *g);
 /* KILL at once. Only on_end follows. */
 void nt_gang_kill(struct nt_gang *g);
+
+/* In on_result (failed), on_cells (NULL) and on_end: the launcher or a host failed, so that what
+ * was asked is not to blame. on_end has the words. */
+bool nt_gang_is_missing(const struct nt_gang *g);
 
 /* The longest folder that leaves room for a socket's name (sun_path has 108 bytes). */
 enum { NT_GANG_DIR_MAX = 90 };

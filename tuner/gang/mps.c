@@ -10,9 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "tuner/gang/words.h"
 #include "tuner/launch/guard.h"
 #include "tuner/launch/launch.h"
+#include "tuner/launch/log_tail.h"
 
 /* Orphaned, it ends after its clients: they have let go of the GPU by then, or been killed. */
 enum { ORPHAN_MS = NT_LAUNCH_ORPHAN_MS + 500 };

@@ -1,10 +1,10 @@
 #include "tuner/gang/words.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "tuner/launch/log_tail.h"
 
 const char *const nt_gang_end_names[NT_GANG_END_COUNT + 1] = {
     [NT_GANG_DONE] = "done",         [NT_GANG_CANCELLED] = "cancelled",
@@ -26,40 +26,6 @@ static const char *const missed[NT_GF_STATE_COUNT] = {
     [NT_GF_INIT] = "did not get ready",        [NT_GF_BUSY] = "did not answer",
     [NT_GF_QUIT] = "did not end when told to",
 };
-
-void nt_log_tail(const char *path, char *out, size_t size)
-{
-    char text[1024];
-    ssize_t n = 0;
-    size_t from = 0, used = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-
-    out[0] = '\0';
-    if (fd >= 0) {
-        off_t end = lseek(fd, 0, SEEK_END),
-              at = end > (off_t)sizeof(text) ? end - (off_t)sizeof(text) : 0;
-        n = end > 0 ? pread(fd, text, sizeof(text), at) : 0;
-        (void)close(fd);
-    }
-    while (n > 0 && text[n - 1] == '\n') {
-        n--;
-    }
-    if (n > 0 && (size_t)n > size / 2) { /* whole lines where there are any */
-        const char *nl;
-        from = (size_t)n - size / 2;
-        nl = memchr(text + from, '\n', (size_t)n - from);
-        from = nl != NULL ? (size_t)(nl - text) + 1 : from;
-    }
-    for (size_t i = from; i < (size_t)n && used + 4 < size; i++) {
-        if (text[i] == '\n') {
-            memcpy(out + used, " | ", 3);
-            used += 3;
-        } else {
-            out[used++] = (unsigned char)text[i] < ' ' || text[i] == 0x7f ? '?' : text[i];
-        }
-    }
-    out[used] = '\0';
-}
 
 static void how_ended(const struct nt_launch_exit *x, bool has_ended, char *out, size_t size)
 {
@@ -113,7 +79,7 @@ void nt_gang_words(const struct nt_gang_facts *x, struct nt_err *err)
 
     if (x->said != NULL &&
         (f->how == NT_GANG_BROKE || f->how == NT_GANG_SAID || f->how == NT_GANG_NO_START)) {
-        (void)nt_fail(err, codes[f->how], 0, "%s", x->said);
+        (void)nt_fail(err, x->missing ? NT_E_MISSING : codes[f->how], 0, "%s", x->said);
     } else {
         describe(x, err);
     }

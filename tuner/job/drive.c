@@ -233,8 +233,10 @@ static void on_cells(void *data, struct nt_gang *g, const struct nt_cells *cells
 {
     struct slot *s = data;
     struct nt_plan_outcome o = {.lost = cells == NULL}; /* a moment, and its time is not stored */
-    (void)g;
 
+    if (cells == NULL && nt_gang_is_missing(g)) {
+        return; /* its end follows, and is the drive's */
+    }
     if (cells != NULL) {
         o.cells = *cells;
     }
@@ -265,8 +267,10 @@ static void on_result(void *data, struct nt_gang *g, const struct nt_gang_result
                             .connect_ns = r->connect_ns,
                             .memory_bytes = r->memory_bytes};
     struct nt_plan_outcome o = {.result = &one, .lost = is_lost(r->status)};
-    (void)g;
 
+    if (o.lost && nt_gang_is_missing(g)) {
+        return; /* its end follows, and is the drive's */
+    }
     (void)snprintf(one.error, sizeof(one.error), "%.199s", r->error);
     d->totals.measuring_ns += r->elapsed_ns;
     d->mps_tired = d->mps_tired || o.lost;
@@ -289,11 +293,14 @@ static void on_end(void *data, struct nt_gang *g, enum nt_gang_end how, const st
     struct slot *s = data;
     struct nt_drive *d = s->d;
     struct nt_plan_outcome o = {0};
-    (void)g;
 
     s->gang = NULL;
     if (err != NULL) {
         (void)snprintf(s->error, sizeof(s->error), "%s", err->msg);
+    }
+    if (nt_gang_is_missing(g) && d->rc == 0) { /* no setting's fault: nothing is told or stored */
+        d->err = *err;
+        fail(d, -NT_E_MISSING);
     }
     if (how == NT_GANG_STUCK) {
         fail(d, nt_fail(&d->err, NT_E_MISSING, 0,
@@ -324,7 +331,7 @@ static void on_end(void *data, struct nt_gang *g, enum nt_gang_end how, const st
         d->nslots = 0;
         d->phase = IDLE;
         step_done(d, &o);
-    } else if (d->phase == ENDING) {
+    } else if (d->phase == ENDING || d->rc != 0) {
         later(d);
     }
 }
@@ -355,6 +362,28 @@ static size_t add_vars(struct nt_init *init, char *text)
     return init->nvars;
 }
 
+/* Files of ours that a variable names. */
+static void carried(const struct nt_drive *d, const char *const *env, const char **files,
+                    size_t max)
+{
+    size_t len = strlen(d->c->dir), n = 0;
+
+    for (; *env != NULL && n + 1 < max; env++) {
+        const char *value = strchr(*env, '=');
+        if (value != NULL && strncmp(value + 1, d->c->dir, len) == 0 && value[1 + len] == '/') {
+            files[n++] = value + 1;
+        }
+    }
+    files[n] = NULL;
+}
+
+/* The launcher says itself when hosts do not come; 0: as for a gang on this host. */
+static uint32_t hello_ms(const struct nt_remote *r)
+{
+    enum { RANKS_MS = 120000 };
+    return r == NULL ? 0 : RANKS_MS + (r->wait_ms != 0 ? r->wait_ms : NT_REMOTE_WAIT_MS);
+}
+
 static int start_gang(struct nt_drive *d, struct slot *s)
 {
     static const char *const rig_vars[NT_RIG_COUNT] = {
@@ -370,8 +399,9 @@ static int start_gang(struct nt_drive *d, struct slot *s)
                                 .program = d->c->program,
                                 .args = d->c->args,
                                 .dir = s->dir,
-                                .devices = d->c->devices};
-    const char *env[256];
+                                .devices = d->c->devices,
+                                .remote = d->c->remote};
+    const char *env[256], *files[3];
     struct nt_var rank_vars[NT_GANG_MAX];
     char host_ids[NT_GANG_MAX][32], vars[NT_SETTING_LEN];
     size_t n = 0;
@@ -399,6 +429,9 @@ static int start_gang(struct nt_drive *d, struct slot *s)
     }
     env[n] = NULL;
     spec.env = env;
+    carried(d, env, files, sizeof(files) / sizeof(files[0]));
+    spec.files = files;
+    spec.times.hello_ms = hello_ms(d->c->remote);
     spec.mps = d->mps_up ? d->mps_dir : NULL;
     (void)snprintf(spec.init.backend, sizeof(spec.init.backend), "nccl");
     spec.init.max_bytes = d->c->max_bytes;

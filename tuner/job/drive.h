@@ -38,7 +38,7 @@ struct nt_drive_sink {
     int (*on_step)(void *data, const struct nt_plan_step *s, const struct nt_plan_outcome *o,
                    const struct nt_drive_start *starts, struct nt_err *err);
     /* Variables of an arm beside the process setting (plugin, table): "NAME=VALUE" words appended
-     * to *out. */
+     * to *out. A table of ours that one names is carried to the ranks' hosts. */
     int (*arm_env)(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_err *err);
     void (*on_end)(void *data, int rc, const struct nt_err *err);
     void *data;
@@ -52,8 +52,9 @@ struct nt_drive_config {
     unsigned ranks;
     const unsigned *devices; /* [ranks]; NULL: rank N has device N */
     enum nt_rig rig;
-    bool virtual_time;      /* a replay: outcomes carry the replayed times */
-    const char *const *env; /* "NAME=VALUE" of every rank in every arm, NULL-terminated */
+    const struct nt_remote *remote; /* the ranks are on other hosts; NULL: here */
+    bool virtual_time;              /* a replay: outcomes carry the replayed times */
+    const char *const *env;         /* "NAME=VALUE" of every rank in every arm, NULL-terminated */
     uint64_t max_bytes;
     const char *mps_program; /* NULL: from the PATH */
 };

@@ -1,7 +1,7 @@
 /*
  * launch - starting the processes of one gang. A launcher is a struct of functions; `local` starts
- * them on this host. Others need no more than this: start N copies of one program, each with its
- * number in one variable, and say when each has ended.
+ * them on this host, `remote` on others (remote.h). None needs more than this: start N copies of
+ * one program, each with its number in one variable, and say when each has ended.
  *
  * Ownership  spec is borrowed until start() returns. The launch frees itself after on_closed.
  * Errors     start() fails for a bad spec, a folder that takes no logs, or without memory; then
@@ -25,8 +25,15 @@ struct nt_launch_spec {
     const char *rank_var;    /* gets 0 … world - 1 */
     const char *mark; /* one of env that nobody else has: by it a guard finds them; or NULL */
     unsigned world;   /* 1 … NT_LAUNCH_MAX */
-    const char *dir;  /* working folder; stdout and stderr go to DIR/rank-N.log */
+    unsigned first; /* rank_var gets first … first + world - 1, logs are numbered likewise; events
+                       count from 0 all the same */
+    const char *dir; /* working folder; stdout and stderr go to DIR/rank-N.log */
+    /* For ranks on other hosts, where nothing of this host can be seen: */
+    const struct nt_remote *remote; /* how to get there; `local` ignores it */
+    const char *socket;             /* Unix socket whose "unix:PATH" stands in env, or NULL */
+    const char *const *files;       /* paths that stand in env, NULL-terminated; NULL: none */
 };
+struct nt_remote;
 /* A log that grows beyond LOG_MOST is cut to its first LOG_KEPT bytes, and grows from there: a rank
  * that spews does not fill the disk. */
 enum { NT_LAUNCH_LOG_MOST = 64 << 20, NT_LAUNCH_LOG_KEPT = 1 << 20, NT_LAUNCH_LOG_LOOK_MS = 250 };
@@ -35,6 +42,9 @@ struct nt_launch_exit {
     int64_t status; /* exit code */
     int signal;     /* that ended it, or 0 */
     int error;      /* libuv's code of a start that failed, or 0 */
+    /* The launcher or a host failed, not the process: what was tried says nothing of what it was
+     * tried with. Valid during on_exit; NULL: no such thing. */
+    const char *words;
 };
 
 struct nt_launch_events {
@@ -56,6 +66,9 @@ struct nt_launcher {
     void (*abandon)(struct nt_launch *l);
     /* Process id on this host; 0 when it has ended, never started, or lives elsewhere. */
     pid_t (*pid)(const struct nt_launch *l, unsigned rank);
+    /* Name of the host that the rank runs on; NULL, or a result of "": it is not known. The ranks
+     * of one host follow one another. */
+    const char *(*host)(const struct nt_launch *l, unsigned rank);
 };
 
 /* Each rank is a session and process group of its own; what is left of the group when the rank has

@@ -109,7 +109,7 @@ static char **rank_env(const struct nt_launch_spec *spec, unsigned rank)
         return NULL;
     }
     memcpy((void *)env, (const void *)spec->env, n * sizeof(env[0]));
-    (void)snprintf(own, size, "%s=%u", spec->rank_var, rank);
+    (void)snprintf(own, size, "%s=%u", spec->rank_var, spec->first + rank);
     env[n] = own;
     return env;
 }
@@ -152,7 +152,7 @@ static int open_log(const struct nt_launch_spec *spec, unsigned rank, int *ret_f
     if (strlen(spec->dir) > sizeof(path) - 32) {
         return nt_fail(err, NT_E_INVAL, ENAMETOOLONG, "%.100s", spec->dir);
     }
-    nt_launch_log_path(spec->dir, rank, path, sizeof(path));
+    nt_launch_log_path(spec->dir, spec->first + rank, path, sizeof(path));
     *ret_fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     return *ret_fd >= 0 ? 0 : nt_fail(err, NT_E_IO, errno, "create %s", path);
 }

@@ -1,4 +1,4 @@
-#include "tuner/gang/shm_names.h"
+#include "tuner/launch/shm_names.h"
 
 #include <stdio.h>
 #include <stdlib.h>
