@@ -114,7 +114,7 @@ static void test_framework(void **state)
         struct nt_ready ready[1] = {{.text = (char *)rows[i].text}};
         struct nt_err err = {0};
         json_t *o;
-        assert_int_equal(nt_facts_take(&f, hello, ready, 1, NULL), 0);
+        assert_int_equal(nt_facts_take(&f, hello, ready, 1, NULL, NULL), 0);
         assert_string_equal(f.framework, rows[i].says);
         o = nt_facts_json(&f);
         assert_int_equal(nt_facts_from_json(o, &back, NULL), 0);

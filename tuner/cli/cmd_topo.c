@@ -7,12 +7,13 @@
 
 #include "tuner/base/json.h"
 #include "tuner/cli/commands.h"
+#include "tuner/deliver/machine.h"
 #include "tuner/topology/topology.h"
 
 enum { UNASKED_COST = 2000 }; /* subsets looked at without being asked: a millisecond */
 
 struct topo_args {
-    bool diff;
+    bool diff, machine;
     const char *format, *root, *nvml;
     uint32_t ranks;
 };
@@ -22,6 +23,8 @@ static const char *const formats[] = {"text", "json", NULL};
 static const struct nt_opt topo_opts[] = {
     NT_OPT(NT_O_FLAG, topo_args, diff, "diff", 0, NULL,
            "compare two machines; exit code 1 when they are different"),
+    NT_OPT(NT_O_FLAG, topo_args, machine, "machine", 0, NULL,
+           "as JSON, what a profile is held against: identity, health, driver, kernel, GPUs"),
     {.name = "format",
      .type = NT_O_STR,
      .offset = offsetof(struct topo_args, format),
@@ -282,19 +285,60 @@ static int compare(const struct topo_args *a, char **names, struct nt_buf *out, 
     return rc != 0 ? rc : match ? 0 : -NT_E_NO;
 }
 
+/* The class of any `ranks` of its GPUs, where they are all alike. */
+static const char *class_of_any(const struct nt_topology *t, uint32_t ranks, char *out, size_t size)
+{
+    struct nt_placements all = {0};
+
+    out[0] = '\0';
+    if (ranks > 0 && ranks < (uint32_t)t->ngpus &&
+        nt_placements_cost(t, (int)ranks) <= UNASKED_COST &&
+        nt_placements_find(t, (int)ranks, &all, NULL) == 0 && all.n == 1) {
+        (void)snprintf(out, size, "%s", all.v[0].key);
+    }
+    nt_placements_done(&all);
+    return out;
+}
+
+/* A machine without GPUs has a kernel and a name all the same. */
+static int machine(const struct topo_args *a, struct nt_buf *out, struct nt_err *err)
+{
+    struct nt_machine m;
+    char class[32];
+    json_t *o;
+
+    nt_machine_read(&(struct nt_machine_opts){.root = a->root, .nvml = a->nvml}, NULL, &m);
+    o = nt_machine_json(&m);
+    if (o != NULL && m.topology != NULL) {
+        (void)json_object_set_new(o, "gpus", json_integer(m.topology->ngpus));
+        (void)json_object_set_new(
+            o, "placement", json_string(class_of_any(m.topology, a->ranks, class, sizeof(class))));
+    }
+    nt_json_dump(o, false, out);
+    nt_buf_puts(out, "\n");
+    json_decref(o);
+    nt_machine_done(&m);
+    return write_out(out, err);
+}
+
 static int run_topo(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct topo_args *a = opts;
     struct nt_buf out;
     int rc;
 
+    if (a->machine && (nargs > 0 || a->diff)) {
+        return nt_fail(err, NT_E_INVAL, 0, "topo --machine is about this one, and takes no file");
+    }
     if (a->diff ? nargs != 2 : nargs > 1) {
         return nt_fail(err, NT_E_INVAL, 0,
                        a->diff ? "topo --diff takes two files (or live)"
                                : "topo takes one file; two with --diff");
     }
     nt_buf_init(&out, 64U << 20);
-    rc = a->diff ? compare(a, args, &out, err) : show(a, nargs > 0 ? args[0] : NULL, &out, err);
+    rc = a->diff      ? compare(a, args, &out, err)
+         : a->machine ? machine(a, &out, err)
+                      : show(a, nargs > 0 ? args[0] : NULL, &out, err);
     nt_buf_done(&out);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include "tuner/cli/changed.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/env.h"
+#include "tuner/cli/nodes.h"
 #include "tuner/cli/recorded.h"
 #include "tuner/cli/resumed.h"
 #include "tuner/cli/ticket.h"
@@ -29,7 +30,8 @@ struct tune_args {
     const char *rig, *collectives, *workload, *sizes, *modes, *dtypes, *effort, *db, *out, *nccl,
         *devices, *format, *pace, *backends, *probe, *ticket, *progress;
     struct nt_strs fix, env, try;
-    uint32_t ranks, pairs, nodes;
+    struct nt_nodes_args on;
+    uint32_t ranks, pairs;
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
     bool dry_run, null, quiet, same_bits, if_changed;
@@ -61,9 +63,9 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
            "auto, nccl, mps-sockets, mps-p2p, recording:NAME, model:TOPO.xml (default auto: nccl)"),
     NT_OPT_SOME(NT_O_U32, T, ranks, "ranks", 'n', "COUNT",
-                "ranks (default: one for each GPU, or as recorded)"),
+                "ranks, of all nodes (default: one for each GPU, or as recorded)"),
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
-           "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
+           "CUDA devices, comma-separated, one a rank of a node (default 0,1,…)"),
     NT_OPT(NT_O_STR, T, collectives, "collectives", 'c', "LIST",
            "collectives to tune (default all_reduce, or the workload's)"),
     NT_OPT(NT_O_STR, T, workload, "workload", 'w', "FILE",
@@ -117,8 +119,9 @@ static const struct nt_opt opts[] = {
      .choices = formats},
     NT_OPT(NT_O_FLAG, T, null, "null", 0, NULL,
            "recordings: every setting draws from the default's samples"),
-    NT_OPT_SOME(NT_O_U32, T, nodes, "nodes", 0, "COUNT",
-                "models: so many copies of the machine (default 1)"),
+    NT_NODES_OPTS(T),
+    NT_NODES_COUNT(T, "--launch: nodes (default: as many as --hosts, or the allocation's); models: "
+                      "so many copies of the machine (default 1)"),
     {.name = "pace",
      .type = NT_O_STR,
      .offset = offsetof(struct T, pace),
@@ -147,6 +150,7 @@ struct tune {
     struct nt_spec spec;
     struct nt_workload workload; /* no phases: none was given */
     struct nt_env env;
+    struct nt_over over; /* several nodes */
     char probe[PATH_MAX], plugin[PATH_MAX], recording[PATH_MAX], seed[24], nodes[24];
     const char
         *args[8];    /* recording: the file that stands in for the machine; of a model its XML */
@@ -217,7 +221,8 @@ static int use_model(struct tune *t, const char *file, struct nt_err *err)
     struct nt_spec *s = &t->spec;
     struct nt_topology *topology = NULL;
     struct nt_comm comm;
-    struct nt_comm_opts o = {.ranks = s->ranks, .nodes = t->a->nodes > 0 ? t->a->nodes : s->nodes};
+    struct nt_comm_opts o = {.ranks = s->ranks,
+                             .nodes = t->a->on.nodes > 0 ? t->a->on.nodes : s->nodes};
     size_t n;
     int rc = realpath(file, t->recording) == NULL
                  ? nt_fail(err, NT_E_INVAL, errno, "topology cannot be read")
@@ -264,16 +269,29 @@ static int what_to_try(struct tune *t, struct nt_err *err)
     return rc == 0 && t->a->sizes == NULL ? nt_spec_add_sizes(&t->spec, "256:64M", err) : rc;
 }
 
+/* On this host, or on those that the launcher reaches. */
+static int find_ranks(struct tune *t, struct nt_err *err)
+{
+    struct nt_spec *s = &t->spec;
+    int rc;
+
+    if (t->over.on) {
+        return nt_over_ranks(&t->over, &t->env, s, err);
+    }
+    rc = nt_env_ranks(&t->env, s, err);
+    s->nodes = s->rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
+    return rc;
+}
+
 static int use_machine(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
     int rc = find_probe(t, err);
 
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
-    rc = rc == 0 ? nt_env_ranks(&t->env, s, err) : rc;
+    rc = rc == 0 ? find_ranks(t, err) : rc;
     rc = rc == 0 ? what_to_try(t, err) : rc;
     s->shown_rig = s->rig;
-    s->nodes = s->rig == NT_RIG_MPS_SOCKETS ? s->ranks : 1;
     return rc;
 }
 
@@ -295,7 +313,12 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
          "--backends: a recording or model has only NCCL; others are measured on GPUs"},
         {a->same_bits && a->backends == NULL, "--same-bits: says something about --backends"},
         {a->resume != 0 && a->backends != NULL, "--backends: a resumed job has its own"},
-        {!model && a->nodes != 0, "--nodes: for models only"},
+        {!model && a->on.launch == NULL && a->on.nodes != 0,
+         "--nodes: for models, or with --launch"},
+        {a->on.launch != NULL && strcmp(a->rig, "auto") != 0 && strcmp(a->rig, "nccl") != 0,
+         "--launch: only real nodes (--rig nccl) are launched on"},
+        {a->on.launch != NULL && a->if_changed,
+         "--if-changed: looks at this machine only, and not at those of --launch"},
         {!recording && a->null, "--null: for recordings only"},
         {a->resume != 0 && a->workload != NULL, "--workload: a resumed job has its own"},
     };
@@ -421,6 +444,8 @@ static int make_spec(struct tune *t, struct nt_err *err)
                            "--dtypes")
                  : rc;
     rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
+    rc = rc == 0 ? nt_over_open(&a->on, &t->over, err) : rc;
+    rc = rc == 0 ? nt_over_each(&t->over, s, err) : rc;
     rc = rc == 0 ? nt_env_devices(&t->env, s, a->devices, err) : rc;
     rc = rc == 0 ? nt_env_take(&t->env, s, a->nccl, &a->fix, &a->env, err) : rc;
     if (rc != 0) {
@@ -536,13 +561,26 @@ static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *
     nt_buf_puts(&more, a->null ? " --null" : "");
     shell_option("nccl", a->nccl, &more);
     shell_option("probe", a->probe, &more);
+    shell_option("launch", a->on.launch, &more);
+    shell_option("hosts", a->on.hosts, &more);
+    shell_option("listen", a->on.listen, &more);
+    if (a->on.launch != NULL) {
+        nt_buf_printf(&more, " --nodes %u", t->spec.nodes);
+    }
     for (size_t i = 0; i < a->env.n; i++) {
         shell_option("env", a->env.v[i], &more);
     }
     shell_option("db", a->db, &more);
     shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
-    (void)nt_fail(err, NT_E_INTERRUPTED, 0, "interrupted; `nccltune tune --resume %lld%s` goes on",
-                  (long long)job, nt_buf_str(&more));
+    if (err->code == NT_E_MISSING) {
+        struct nt_err why = *err;
+        (void)nt_fail(err, NT_E_MISSING, 0, "%.330s; `nccltune tune --resume %lld%s` goes on",
+                      why.msg, (long long)job, nt_buf_str(&more));
+    } else {
+        (void)nt_fail(err, NT_E_INTERRUPTED, 0,
+                      "interrupted; `nccltune tune --resume %lld%s` goes on", (long long)job,
+                      nt_buf_str(&more));
+    }
     nt_buf_done(&more);
 }
 
@@ -564,6 +602,8 @@ static int run_job(struct tune *t, struct nt_err *err)
                                   .args = t->args,
                                   .plugin = t->plugin,
                                   .devices = t->env.devices,
+                                  .remote = nt_over_remote(&t->over),
+                                  .machines = t->over.machines,
                                   .virtual_time = t->spec.rig >= NT_RIG_RECORDING,
                                   .version = NT_VERSION,
                                   .tmpdir = getenv("TMPDIR"),
@@ -576,7 +616,7 @@ static int run_job(struct tune *t, struct nt_err *err)
         if (t->tty && t->last_width > 0) {
             (void)fprintf(stderr, "\r%*s\r", (int)t->last_width, "");
         }
-        if (rc == -NT_E_INTERRUPTED) {
+        if (rc == -NT_E_INTERRUPTED || (rc == -NT_E_MISSING && t->over.on && o.job != 0)) {
             say_how_to_resume(t, o.job, err);
         } else if (rc != 0 && o.job != 0) {
             rc = nt_wrap(err, rc, "job %lld", (long long)o.job);
@@ -644,6 +684,7 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     }
     (void)(hold >= 0 ? close(hold) : 0);
     nt_env_done(&t->env);
+    nt_over_close(&t->over);
     free(t);
     return rc;
 }
@@ -679,6 +720,28 @@ static struct nt_resumed kept_options(const struct tune_args *a)
                                .pairs = a->pairs};
 }
 
+/* A job over several nodes goes on over as many. */
+static int go_on_over(struct tune *t, struct nt_err *err)
+{
+    struct nt_nodes_args on = t->a->on;
+    bool several = t->spec.rig == NT_RIG_NCCL && t->spec.nodes > 1;
+    int rc;
+
+    if (several && on.launch == NULL) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "job %lld runs on %u nodes: say again with --launch how they are reached",
+                       (long long)t->a->resume, t->spec.nodes);
+    }
+    on.nodes = on.nodes == 0 && on.launch != NULL ? t->spec.nodes : on.nodes;
+    rc = nt_over_open(&on, &t->over, err);
+    if (rc == 0 && t->over.on && t->over.remote.nodes != t->spec.nodes) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "job %lld runs on %u node%s, not on %u",
+                     (long long)t->a->resume, t->spec.nodes, t->spec.nodes == 1 ? "" : "s",
+                     t->over.remote.nodes);
+    }
+    return rc == 0 ? nt_over_each(&t->over, &t->spec, err) : rc;
+}
+
 static int resume_spec(struct tune *t, struct nt_err *err)
 {
     char path[PATH_MAX];
@@ -710,10 +773,11 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         t->spec = f.spec;
     } else {
         rc = nt_env_go_on(&t->env, &now, &t->spec, err);
+        rc = rc == 0 ? go_on_over(t, err) : rc;
         rc = rc == 0 ? nt_env_devices(&t->env, &t->spec, f.spec.devices, err) : rc;
         rc = rc == 0 ? find_probe(t, err) : rc;
         rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
-        rc = rc == 0 ? nt_env_ranks(&t->env, &t->spec, err) : rc;
+        rc = rc == 0 ? find_ranks(t, err) : rc;
     }
     return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err) : rc;
 }
@@ -735,6 +799,9 @@ const struct nt_command nt_cmd_tune = {
         "the file that NCCL_CONF_FILE names), in /etc/nccl.conf, and of the profile that is "
         "active. Site constraints among them (interfaces, NCCL_NVLS_ENABLE=0, …) are in every "
         "arm.\n\n"
+        "With --launch the ranks are on several nodes: one command of the launcher starts "
+        "nccltune-agent on each, which connects back and starts them. nccltune and NCCL are at the "
+        "same paths everywhere, and the nodes are alike.\n\n"
         "A rig other than nccl is functional: it exercises everything, but its profile is not for "
         "a real node.",
 };

@@ -372,14 +372,19 @@ int nt_env_visible(const char *text, int gpus)
     return n < gpus ? n : gpus;
 }
 
+void nt_env_look(struct nt_env *e)
+{
+    read_version(e);
+    warn_found(e);
+}
+
 int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
 {
     struct nt_topology *t = NULL;
     bool shared = s->rig == NT_RIG_MPS_SOCKETS || s->rig == NT_RIG_MPS_P2P;
     int gpus = -1, all = -1;
 
-    read_version(e);
-    warn_found(e);
+    nt_env_look(e);
     if (nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {
         all = t->ngpus;
         gpus = nt_env_visible(getenv("CUDA_VISIBLE_DEVICES"), t->ngpus);
@@ -622,6 +627,11 @@ static enum nt_box box_of(const struct nt_env *e, const struct nt_spec *s)
     }
     if (s->rig == NT_RIG_MPS_P2P) {
         return NT_BOX_SHARED_GPU;
+    }
+    if (s->rig == NT_RIG_NCCL && s->nodes > 1) { /* what lies between them is what is slow */
+        return has_word(s->fixed, "NCCL_NET=Socket") || has_word(s->fixed, "NCCL_IB_DISABLE=1")
+                   ? NT_BOX_SOCKETS
+                   : NT_BOX_IB;
     }
     if (!e->modelled && strstr(s->fixed, "NCCL_P2P_DISABLE=1") == NULL &&
         nt_topology_read_live(&(struct nt_live_opts){0}, &t, NULL) == 0) {

@@ -40,6 +40,8 @@ NT_MUST_CHECK int nt_env_go_on(struct nt_env *e, const struct nt_spec *now,
 /* Ranks and devices of a real rig: GPUs there are, MPS there is, NCCL's version. NT_E_MISSING with
  * what to do. */
 NT_MUST_CHECK int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err);
+/* The part of it that is about no GPU: NCCL's version as it is here, and what files say. */
+void nt_env_look(struct nt_env *e);
 /* GPUs that CUDA_VISIBLE_DEVICES leaves of so many; NULL: all. CUDA ends the list at -1. */
 int nt_env_visible(const char *text, int gpus);
 /* Process settings to try: the table's for this box and version, without those that a constraint

@@ -63,6 +63,23 @@ int nt_where_probe(const char *kind, char *out, size_t size, struct nt_err *err)
     return 0;
 }
 
+int nt_where_agent(char *out, size_t size, struct nt_err *err)
+{
+    static const char *const patterns[] = {"@/../libexec/nccltune/nccltune-*",
+                                           "@/../launch/nccltune-*", NULL};
+    return first_of(patterns, "agent", out, size)
+               ? 0
+               : nt_fail(err, NT_E_MISSING, 0, "nccltune-agent is not installed");
+}
+
+int nt_where_self(char *out, size_t size, struct nt_err *err)
+{
+    static const char *const patterns[] = {"@/*", NULL};
+    return first_of(patterns, "nccltune", out, size)
+               ? 0
+               : nt_fail(err, NT_E_MISSING, 0, "the path of nccltune cannot be told");
+}
+
 int nt_where_plugin(const char *kind, char *out, size_t size, struct nt_err *err)
 {
     static const char *const patterns[] = {

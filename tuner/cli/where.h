@@ -7,6 +7,9 @@
  * path. NT_E_MISSING (probe, plugin) or NT_E_INVAL (recording, names the nearest) with words. */
 NT_MUST_CHECK int nt_where_probe(const char *kind, char *out, size_t size, struct nt_err *err);
 NT_MUST_CHECK int nt_where_plugin(const char *kind, char *out, size_t size, struct nt_err *err);
+/* What a launcher starts on each host, and this program itself: the same paths there. */
+NT_MUST_CHECK int nt_where_agent(char *out, size_t size, struct nt_err *err);
+NT_MUST_CHECK int nt_where_self(char *out, size_t size, struct nt_err *err);
 /* Whether a profile, and the job's database (given: --db or NULL), can be written there, told
  * before the job, not after it: tried, and nothing is changed. *ret_hold as nt_write_try() has it.
  */

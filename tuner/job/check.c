@@ -177,7 +177,7 @@ static int on_ready(void *data, const struct nt_plan_gang *g, const struct nt_he
     if (c->o->facts.known) {
         return 0;
     }
-    rc = nt_facts_take(&c->o->facts, hello, ready, world, err);
+    rc = nt_facts_take(&c->o->facts, hello, ready, world, c->c->machines, err);
     if (rc == 0) {
         nt_check_fit(c->c->profile, &c->o->facts, c->c->site, c->c->despite, c->o);
         rc = refuse(c->o, err);
@@ -294,6 +294,7 @@ static int drive(struct check *c, struct nt_err *err)
                                        .ranks = c->c->profile->ranks,
                                        .devices = c->c->devices,
                                        .rig = c->c->rig,
+                                       .remote = c->c->remote,
                                        .virtual_time = c->c->virtual_time,
                                        .env = c->c->env,
                                        .max_bytes = largest(c),

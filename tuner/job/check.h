@@ -22,6 +22,8 @@ struct nt_check_config {
     const char *const *env;            /* of every rank, "NAME=VALUE", NULL-terminated */
     const char *site;                  /* site constraints in force, "NAME=VALUE NAME=VALUE" */
     const unsigned *devices;
+    const struct nt_remote *remote; /* the ranks are on other hosts; NULL: here */
+    const json_t *machines;         /* with it: what they said of themselves (nodes.h) */
     const char *mps_program, *tmpdir;
     enum nt_rig rig; /* of the gangs; a replay says `recording` */
     bool virtual_time;

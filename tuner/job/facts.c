@@ -11,6 +11,7 @@ void nt_facts_done(struct nt_facts *f)
     json_decref(f->groups);
     json_decref(f->health);
     json_decref(f->peers);
+    json_decref(f->machines);
     free(f->topology_xml);
     *f = (struct nt_facts){0};
 }
@@ -32,13 +33,13 @@ static void cuda_text(int v, char *out, size_t size)
 
 /* The display driver's own version ("580.159.04"), where the kernel module tells it; else what CUDA
  * says of it. */
-static void driver_text(const struct nt_hello *hello, bool replay, char *out, size_t size)
+static void driver_text(const struct nt_hello *hello, bool here, char *out, size_t size)
 {
     struct nt_buf b;
 
     cuda_text(hello->driver, out, size);
     nt_buf_init(&b, 4096);
-    if (!replay && nt_buf_read_file(&b, "/proc/driver/nvidia/version", NULL) == 0) {
+    if (here && nt_buf_read_file(&b, "/proc/driver/nvidia/version", NULL) == 0) {
         nt_driver_version(nt_buf_str(&b), out, size);
     }
     nt_buf_done(&b);
@@ -115,9 +116,8 @@ void nt_facts_place(struct nt_facts *f, const struct nt_topology *machine,
 }
 
 static int take_topology(struct nt_facts *f, const char *xml, const struct nt_hello *hello,
-                         unsigned world, struct nt_err *err)
+                         unsigned world, bool here, struct nt_err *err)
 {
-    bool replay = strcmp(hello[0].rig, "nccl") != 0;
     struct nt_topology *t = NULL, *live = NULL;
 
     f->topology_xml = strdup(xml);
@@ -130,7 +130,7 @@ static int take_topology(struct nt_facts *f, const char *xml, const struct nt_he
         return 0;
     }
     take_identity(f, &t->identity);
-    if (!replay && nt_topology_read_live(&(struct nt_live_opts){0}, &live, NULL) == 0) {
+    if (here && nt_topology_read_live(&(struct nt_live_opts){0}, &live, NULL) == 0) {
         nt_facts_place(f, live, hello, world);
     }
     take_health(f, live != NULL ? live : t); /* the machine itself knows more than NCCL's dump */
@@ -139,9 +139,110 @@ static int take_topology(struct nt_facts *f, const char *xml, const struct nt_he
     return 0;
 }
 
-int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct nt_ready *ready,
-                  unsigned world, struct nt_err *err)
+/* Of equal nodes the first speaks for all; what is wrong with any of them is wrong with the job's
+ * machine. */
+static void take_machines(struct nt_facts *f, const json_t *machines)
 {
+    const json_t *first = json_array_get(machines, 0);
+    const char *driver = nt_json_opt_str(first, "driver", "");
+    struct nt_identity id;
+    json_t *m, *finding;
+    size_t i, k;
+
+    f->machines = json_incref((json_t *)machines);
+    if (driver[0] != '\0') {
+        (void)snprintf(f->driver, sizeof(f->driver), "%s", driver);
+    }
+    if (nt_identity_parse(json_object_get(first, "identity"), &id, NULL) == 0) {
+        take_identity(f, &id);
+        (void)snprintf(f->placement, sizeof(f->placement), "%s",
+                       nt_json_opt_str(first, "placement", ""));
+    }
+    json_decref(f->health);
+    f->health = json_array();
+    json_array_foreach(machines, i, m)
+    {
+        json_array_foreach(json_object_get(m, "health"), k, finding)
+        {
+            if (nt_json_opt_bool(finding, "unhealthy", false)) {
+                (void)json_array_append_new(
+                    f->health, json_string(nt_json_opt_str(finding, "text", "unhealthy")));
+            }
+        }
+    }
+}
+
+/* The first rank that is not like rank 0. */
+static int check_alike(const struct nt_hello *hello, unsigned world, struct nt_err *err)
+{
+    const struct nt_hello *a = &hello[0];
+
+    for (unsigned r = 1; r < world; r++) {
+        const struct nt_hello *b = &hello[r];
+        const struct {
+            const char *what;
+            int was, is;
+        } rows[] = {{"CUDA", a->cuda, b->cuda}, {"a driver for CUDA", a->driver, b->driver}};
+
+        if (b->nccl != a->nccl || strcmp(b->gpu_name, a->gpu_name) != 0) {
+            return nt_fail(err, NT_E_MISSING, 0,
+                           "rank %u on %s has NCCL %d on %s, rank 0 on %s has %d on %s: ranks must "
+                           "be alike",
+                           r, b->host, b->nccl, b->gpu_name, a->host, a->nccl, a->gpu_name);
+        }
+        for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+            if (rows[i].was != 0 && rows[i].is != 0 && rows[i].was != rows[i].is) {
+                return nt_fail(err, NT_E_MISSING, 0,
+                               "rank %u on %s has %s %d, rank 0 on %s has %d: ranks must be alike",
+                               r, b->host, rows[i].what, rows[i].is, a->host, rows[i].was);
+            }
+        }
+    }
+    return 0;
+}
+
+/* Lines "conf_…=PATH HASH" of what a rank says of itself: files that NCCL reads by itself. */
+static void conf_lines(const char *text, struct nt_buf *out)
+{
+    for (size_t len; text != NULL && *text != '\0'; text += len + (text[len] == '\n')) {
+        len = strcspn(text, "\n");
+        if (strncmp(text, "conf_", 5) == 0) {
+            nt_buf_add(out, text, len);
+            nt_buf_puts(out, " ");
+        }
+    }
+}
+
+/* A file that NCCL reads on one node only makes ranks choose differently. */
+static int check_conf(const struct nt_hello *hello, const struct nt_ready *ready, unsigned world,
+                      struct nt_err *err)
+{
+    struct nt_buf was, is;
+    int rc = 0;
+
+    nt_buf_init(&was, 1 << 16);
+    nt_buf_init(&is, 1 << 16);
+    conf_lines(ready[0].text, &was);
+    for (unsigned r = 1; rc == 0 && r < world; r++) {
+        nt_buf_clear(&is);
+        conf_lines(ready[r].text, &is);
+        if (is.len > 0 && was.len > 0 && strcmp(nt_buf_str(&is), nt_buf_str(&was)) != 0) {
+            rc = nt_fail(err, NT_E_MISSING, 0,
+                         "NCCL's own files differ between nodes: %.150s on %s, %.150s on %s",
+                         nt_buf_str(&was), hello[0].host, nt_buf_str(&is), hello[r].host);
+        }
+    }
+    nt_buf_done(&was);
+    nt_buf_done(&is);
+    return rc;
+}
+
+int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct nt_ready *ready,
+                  unsigned world, const json_t *machines, struct nt_err *err)
+{
+    bool here = machines == NULL && strcmp(hello[0].rig, "nccl") == 0;
+    int rc = 0;
+
     if (f->known) {
         return 0;
     }
@@ -151,22 +252,24 @@ int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello, const struct
     (void)snprintf(f->rig, sizeof(f->rig), "%s", hello[0].rig);
     nccl_text(hello[0].nccl, f->nccl, sizeof(f->nccl));
     cuda_text(hello[0].cuda, f->cuda, sizeof(f->cuda));
-    driver_text(&hello[0], strcmp(hello[0].rig, "nccl") != 0, f->driver, sizeof(f->driver));
-    for (unsigned r = 1; r < world; r++) {
-        if (hello[r].nccl != hello[0].nccl || strcmp(hello[r].gpu_name, hello[0].gpu_name) != 0) {
-            return nt_fail(err, NT_E_MISSING, 0,
-                           "rank %u has NCCL %d on %s, rank 0 has %d on %s: ranks must be alike", r,
-                           hello[r].nccl, hello[r].gpu_name, hello[0].nccl, hello[0].gpu_name);
-        }
+    driver_text(&hello[0], here, f->driver, sizeof(f->driver));
+    rc = check_alike(hello, world, err);
+    rc = rc == 0 && machines != NULL ? check_conf(hello, ready, world, err) : rc;
+    if (rc != 0) {
+        return rc;
     }
     if (ready[0].text != NULL) {
         (void)snprintf(f->text, sizeof(f->text), "%s", ready[0].text);
         framework_text(ready[0].text, f->framework, sizeof(f->framework));
     }
     f->known = true;
-    return ready[0].topology_xml != NULL && ready[0].topology_xml[0] != '\0'
-               ? take_topology(f, ready[0].topology_xml, hello, world, err)
-               : 0;
+    rc = ready[0].topology_xml != NULL && ready[0].topology_xml[0] != '\0'
+             ? take_topology(f, ready[0].topology_xml, hello, world, here, err)
+             : 0;
+    if (rc == 0 && machines != NULL) {
+        take_machines(f, machines);
+    }
+    return rc;
 }
 
 #define MEMBER(f)                                                                                  \
@@ -224,6 +327,9 @@ json_t *nt_facts_json(const struct nt_facts *f)
     if (f->peers != NULL) {
         (void)json_object_set(o, "peers", f->peers);
     }
+    if (f->machines != NULL) {
+        (void)json_object_set(o, "machines", f->machines);
+    }
     return o;
 }
 
@@ -241,6 +347,7 @@ int nt_facts_from_json(const json_t *o, struct nt_facts *ret, struct nt_err *err
     f.groups = json_incref(json_object_get(o, "groups"));
     f.health = json_incref(json_object_get(o, "health"));
     f.peers = json_incref(json_object_get(o, "peers"));
+    f.machines = json_incref(json_object_get(o, "machines"));
     *ret = f;
     return 0;
 }

@@ -16,13 +16,17 @@ struct nt_facts {
     json_t *groups;     /* object name → hash, or NULL; owned */
     json_t *health;     /* list of texts, or NULL: not checked; owned */
     json_t *peers;      /* of a job with backends: the probe's document (peers.h); owned */
+    json_t *machines;   /* of a job over several nodes: nt_nodes_machines(), in order; owned */
     char *topology_xml;
     char text[1024];
 };
 
 void nt_facts_done(struct nt_facts *f);
+/* machines: what the nodes said of themselves (nodes.h), the first is that of rank 0; NULL: the
+ * ranks are on this host, which is looked at. NT_E_MISSING: ranks that are not alike. */
 NT_MUST_CHECK int nt_facts_take(struct nt_facts *f, const struct nt_hello *hello,
-                                const struct nt_ready *ready, unsigned world, struct nt_err *err);
+                                const struct nt_ready *ready, unsigned world,
+                                const json_t *machines, struct nt_err *err);
 /* Of a communicator on part of a machine NCCL's dump shows only that part. A profile is held
  * against the whole: identity becomes that of `machine`, and which GPUs of it these are, up to its
  * symmetry, is the placement class. Nothing is changed where the ranks have all GPUs, share one, or

@@ -256,7 +256,7 @@ static int on_ready(void *data, const struct nt_plan_gang *g, const struct nt_he
         return 0;
     }
     r->facts_stored = true;
-    rc = nt_facts_take(&now, hello, ready, world, err);
+    rc = nt_facts_take(&now, hello, ready, world, r->c->machines, err);
     rc = rc == 0 && r->facts.known ? nt_facts_same(&r->facts, &now, err) : rc;
     nt_facts_done(&r->facts);
     r->facts = now;
@@ -623,6 +623,7 @@ static int drive(struct run *r, struct nt_err *err)
                                  .ranks = r->spec.ranks,
                                  .devices = r->c->devices,
                                  .rig = r->spec.rig,
+                                 .remote = r->c->remote,
                                  .virtual_time = r->c->virtual_time,
                                  .env = r->c->env,
                                  .mps_program = r->c->mps_program};
@@ -706,7 +707,8 @@ int nt_job_run(const struct nt_job_config *config, struct nt_job_outcome *ret, s
     (void)snprintf(r->dir, sizeof(r->dir), "%s", work.path);
     rc = rc == 0 ? open_job(r, err) : rc;
     opened = r->plan != NULL;
-    if (rc == 0 && nt_spec_has_backends(&r->spec) && r->spec.rig <= NT_RIG_MPS_P2P) {
+    if (rc == 0 && nt_spec_has_backends(&r->spec) && r->spec.rig <= NT_RIG_MPS_P2P &&
+        config->remote == NULL) {
         nt_peers_ask(config->program, config->env, NT_PEERS_MS, &r->peers);
     }
     ret->job = r->job;

@@ -27,6 +27,8 @@ struct nt_job_config {
     const char *plugin;                /* absolute path of the tuner plugin that confirm delivers */
     const char *const *env;            /* of every rank, "NAME=VALUE", NULL-terminated */
     const unsigned *devices;
+    const struct nt_remote *remote; /* the ranks are on other hosts; NULL: here */
+    const json_t *machines;         /* with it: what they said of themselves (nodes.h) */
     const char *mps_program;
     bool virtual_time;
     const char *version; /* of nccltune */
