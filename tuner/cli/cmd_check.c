@@ -19,6 +19,7 @@ static const double CHANGE_ALPHA = 0.01;
 struct check_args {
     const char *rig, *devices, *db, *nccl, *format, *probe, *pace, *pairs;
     struct nt_strs fix, env, despite;
+    struct nt_nodes_args on;
     uint64_t seed, budget_ns;
     bool history;
 };
@@ -39,7 +40,8 @@ static const struct nt_opt opts[] = {
            "auto, nccl, mps-sockets, mps-p2p, recording:NAME, model:TOPO.xml (default auto: the "
            "profile's)"),
     NT_OPT(NT_O_STR, T, devices, "devices", 0, "LIST",
-           "CUDA devices, comma-separated, one a rank (default 0,1,…)"),
+           "CUDA devices, comma-separated, one a rank of a node (default 0,1,…)"),
+    NT_NODES_OPTS(T),
     {.name = "despite",
      .type = NT_O_STRS,
      .offset = offsetof(struct T, despite),
@@ -295,6 +297,7 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
                                    .pace = a->pace,
                                    .fix = &a->fix,
                                    .env = &a->env,
+                                   .on = &a->on,
                                    .seed = a->seed};
     struct nt_rig_open *r = calloc(1, sizeof(*r));
     struct nt_check_outcome o = {0};
@@ -314,6 +317,8 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
                                           .env = nt_env_list(&r->env),
                                           .site = r->spec.fixed,
                                           .devices = r->env.devices,
+                                          .remote = nt_over_remote(&r->over),
+                                          .machines = r->over.machines,
                                           .tmpdir = getenv("TMPDIR"),
                                           .rig = r->spec.rig,
                                           .virtual_time = r->virtual_time,

@@ -55,9 +55,6 @@ static const struct tune_args defaults = {.resume = NO_RESUME,
 static const char *const formats[] = {"text", "json", NULL};
 static const char *const paces[] = {"none", "real", NULL};
 
-/* Needs no quotes in a shell. */
-#define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-
 #define T tune_args
 static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, rig, "rig", 'r', "RIG",
@@ -535,21 +532,6 @@ static int save(const struct tune *t, const struct nt_job_outcome *o, struct nt_
     return rc;
 }
 
-/* " --NAME VALUE" for a shell; empty without a value. */
-static void shell_option(const char *name, const char *value, struct nt_buf *out)
-{
-    bool plain = value != NULL && value[strspn(value, SHELL_PLAIN)] == '\0';
-
-    if (value == NULL) {
-        return;
-    }
-    nt_buf_printf(out, " --%s %s", name, plain ? value : "'");
-    for (const char *c = value; !plain && *c != '\0'; c++) {
-        nt_buf_printf(out, *c == '\'' ? "'\\''" : "%c", *c);
-    }
-    nt_buf_puts(out, plain ? "" : "'");
-}
-
 /* The whole command line: what a job does not store must be said again. */
 static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *err)
 {
@@ -557,21 +539,21 @@ static void say_how_to_resume(const struct tune *t, int64_t job, struct nt_err *
     struct nt_buf more;
 
     nt_buf_init(&more, (size_t)3 * PATH_MAX);
-    shell_option("rig", t->spec.rig >= NT_RIG_RECORDING ? a->rig : NULL, &more);
+    nt_shell_option("rig", t->spec.rig >= NT_RIG_RECORDING ? a->rig : NULL, &more);
     nt_buf_puts(&more, a->null ? " --null" : "");
-    shell_option("nccl", a->nccl, &more);
-    shell_option("probe", a->probe, &more);
-    shell_option("launch", a->on.launch, &more);
-    shell_option("hosts", a->on.hosts, &more);
-    shell_option("listen", a->on.listen, &more);
+    nt_shell_option("nccl", a->nccl, &more);
+    nt_shell_option("probe", a->probe, &more);
+    nt_shell_option("launch", a->on.launch, &more);
+    nt_shell_option("hosts", a->on.hosts, &more);
+    nt_shell_option("listen", a->on.listen, &more);
     if (a->on.launch != NULL) {
         nt_buf_printf(&more, " --nodes %u", t->spec.nodes);
     }
     for (size_t i = 0; i < a->env.n; i++) {
-        shell_option("env", a->env.v[i], &more);
+        nt_shell_option("env", a->env.v[i], &more);
     }
-    shell_option("db", a->db, &more);
-    shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
+    nt_shell_option("db", a->db, &more);
+    nt_shell_option("out", strcmp(a->out, defaults.out) != 0 ? a->out : NULL, &more);
     if (err->code == NT_E_MISSING) {
         struct nt_err why = *err;
         (void)nt_fail(err, NT_E_MISSING, 0, "%.330s; `nccltune tune --resume %lld%s` goes on",

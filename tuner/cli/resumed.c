@@ -3,6 +3,9 @@
 #include <string.h>
 #include "schema/vocab.h"
 
+/* Needs no quotes in a shell. */
+#define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+
 /* Whether every size of `a` is one of `b`. */
 static bool sizes_within(const struct nt_spec *a, const struct nt_spec *b)
 {
@@ -103,4 +106,18 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         }
     }
     return rc;
+}
+
+void nt_shell_option(const char *name, const char *value, struct nt_buf *out)
+{
+    bool plain = value != NULL && value[strspn(value, SHELL_PLAIN)] == '\0';
+
+    if (value == NULL) {
+        return;
+    }
+    nt_buf_printf(out, " --%s %s", name, plain ? value : "'");
+    for (const char *c = value; !plain && *c != '\0'; c++) {
+        nt_buf_printf(out, *c == '\'' ? "'\\''" : "%c", *c);
+    }
+    nt_buf_puts(out, plain ? "" : "'");
 }

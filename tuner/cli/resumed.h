@@ -16,3 +16,5 @@ struct nt_resumed {
 NT_MUST_CHECK int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
                                    const struct nt_spec *spec, struct nt_env *env, int64_t job,
                                    struct nt_err *err);
+/* " --NAME VALUE" for a shell; nothing without a value. */
+void nt_shell_option(const char *name, const char *value, struct nt_buf *out);

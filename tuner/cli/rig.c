@@ -97,6 +97,26 @@ static int use_model(const struct nt_rig_opts *o, struct nt_rig_open *r, struct 
     return stand_in(o, "model", r, err);
 }
 
+/* The profile's nodes, by a launcher. */
+static int use_nodes(const struct nt_rig_opts *o, struct nt_rig_open *r, struct nt_err *err)
+{
+    struct nt_nodes_args on = *o->on;
+    unsigned nodes = r->spec.nodes;
+    int rc;
+
+    if (on.launch == NULL && nodes > 1) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "the profile is of %u nodes: say with --launch how they are reached", nodes);
+    }
+    on.nodes = on.nodes == 0 && on.launch != NULL ? nodes : on.nodes;
+    rc = nt_over_open(&on, &r->over, err);
+    if (rc == 0 && r->over.on && r->over.remote.nodes != nodes) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "the profile is of %u node%s, not of %u", nodes,
+                     nodes == 1 ? "" : "s", r->over.remote.nodes);
+    }
+    return rc == 0 ? nt_over_each(&r->over, &r->spec, err) : rc;
+}
+
 static int use_machine(const struct nt_rig_opts *o, struct nt_rig_open *r, struct nt_err *err)
 {
     int rc;
@@ -106,8 +126,13 @@ static int use_machine(const struct nt_rig_opts *o, struct nt_rig_open *r, struc
     }
     rc = o->probe == NULL ? nt_where_probe("nccl", r->probe, sizeof(r->probe), err) : 0;
     rc = rc == 0 ? nt_where_plugin("tuner", r->plugin, sizeof(r->plugin), err) : rc;
+    rc = rc == 0 && r->spec.rig == NT_RIG_NCCL && o->on != NULL ? use_nodes(o, r, err) : rc;
     rc = rc == 0 ? nt_env_devices(&r->env, &r->spec, o->devices, err) : rc;
-    return rc == 0 ? nt_env_ranks(&r->env, &r->spec, err) : rc;
+    if (rc != 0) {
+        return rc;
+    }
+    return r->over.on ? nt_over_ranks(&r->over, &r->env, &r->spec, err)
+                      : nt_env_ranks(&r->env, &r->spec, err);
 }
 
 int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct nt_rig_open *ret,
@@ -179,5 +204,6 @@ void nt_rig_resolve(void *data, const char *vars, const struct nt_case *cs,
 void nt_rig_close(struct nt_rig_open *r)
 {
     nt_recording_free(r->rec);
+    nt_over_close(&r->over);
     nt_env_done(&r->env);
 }

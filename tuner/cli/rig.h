@@ -7,6 +7,7 @@
 #include "profiles/json/profile.h"
 #include "probes/recording/recording.h"
 #include "tuner/cli/env.h"
+#include "tuner/cli/nodes.h"
 
 struct nt_rig_opts {
     const char *rig;                 /* NULL or "auto": the profile's; else as for `tune` */
@@ -15,11 +16,13 @@ struct nt_rig_opts {
     const char *nccl;                /* libnccl; NULL: as the loader finds it */
     const char *pace;                /* recordings, models */
     const struct nt_strs *fix, *env; /* site constraints, further variables of the ranks */
+    const struct nt_nodes_args *on;  /* how the nodes of a profile of several are reached */
     uint64_t seed;
 };
 struct nt_rig_open {
     struct nt_spec spec; /* rig, ranks, nodes, fixed */
     struct nt_env env;
+    struct nt_over over;
     bool virtual_time;
     char probe[PATH_MAX], plugin[PATH_MAX], file[PATH_MAX];
     const char *args[10];

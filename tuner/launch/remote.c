@@ -10,23 +10,15 @@
 
 #include "tuner/base/text.h"
 #include "tuner/launch/agent.h"
+#include "tuner/launch/commands.h"
 #include "tuner/launch/door.h"
-#include "tuner/launch/guard.h"
 #include "tuner/launch/log_tail.h"
 #include "tuner/launch/tunnel.h"
 
 /* STRAY_MS: for a launcher's command to end by itself when its agents have; then TERM, then KILL.
  * ANSWER_MS: for a host to tell of the ends of ranks that were killed. */
-enum { STRAY_MS = 5000, KILL_MS = 3000, ANSWER_MS = 2000, COMMAND_WORDS = 96, TAIL = 260 };
+enum { STRAY_MS = 5000, KILL_MS = 3000, ANSWER_MS = 2000, TAIL = 260 };
 #define LOG_NAME "launcher.log"
-
-/* A process of the user's launcher. */
-struct command {
-    uv_process_t process;
-    uv_pipe_t in; /* the contact goes in, where it does not go by a variable */
-    struct nt_launch *l;
-    bool alive;
-};
 
 /* A host whose agent has connected. */
 struct node {
@@ -44,19 +36,18 @@ struct nt_launch {
     const struct nt_remote *remote;
     uv_loop_t *loop;
     uv_timer_t timer;
-    struct nt_guard guard;
-    struct nt_door *door; /* until all hosts are in */
-    struct command command[NT_REMOTE_HOSTS];
+    struct nt_door *door;         /* until all hosts are in */
+    struct nt_commands *commands; /* until all have ended */
     struct node node[NT_REMOTE_HOSTS];
-    unsigned ncommands, nnodes, each; /* each: ranks on a host */
-    unsigned open;                    /* handles not closed */
-    unsigned world, left;             /* left: ranks that have not been reported */
+    unsigned nnodes, each; /* each: ranks on a host */
+    unsigned open;         /* handles not closed */
+    unsigned world, left;  /* left: ranks that have not been reported */
     bool reported[NT_LAUNCH_MAX];
     bool started, abandoned;
     enum { WAITING, RUNNING, KILLED, OVER, TERMED, DEAD } phase;
     int failed;       /* libuv's code of a command that could not be started */
     char reason[300]; /* for which WAITING is to end at the next timer; "": it is late */
-    char *socket, dir[4096], contact[NT_CONTACT_MAX + NT_SECRET_LEN + 16];
+    char *socket, dir[4096];
     struct nt_buf start, files[NT_AGENT_FILES]; /* frames' payloads */
     size_t nfiles;
     char chunk[NT_TUNNEL_CHUNK];
@@ -141,9 +132,7 @@ static void closed_one(struct nt_launch *l)
         nt_buf_done(&l->files[i]);
     }
     nt_buf_done(&l->start);
-    nt_guard_end(&l->guard);
     l->events.on_closed(l->events.data);
-    explicit_bzero(l->contact, sizeof(l->contact));
     free(l->socket);
     free(l);
 }
@@ -187,22 +176,15 @@ static void close_node(struct node *n)
     }
 }
 
-static bool commands_alive(const struct nt_launch *l)
+static bool any_alive(const struct nt_launch *l)
 {
-    for (unsigned i = 0; i < l->ncommands; i++) {
-        if (l->command[i].alive) {
-            return true;
-        }
-    }
-    return false;
+    return l->commands != NULL && nt_commands_alive(l->commands);
 }
 
 static void signal_commands(struct nt_launch *l, int signum)
 {
-    for (unsigned i = 0; i < l->ncommands; i++) {
-        if (l->command[i].alive) {
-            (void)uv_kill(-l->command[i].process.pid, signum);
-        }
+    if (l->commands != NULL) {
+        nt_commands_signal(l->commands, signum);
     }
 }
 
@@ -226,7 +208,7 @@ static void finish(struct nt_launch *l)
         }
     }
     close_door(l);
-    if (!commands_alive(l)) {
+    if (!any_alive(l)) {
         close_timer(l);
     } else if (l->started) {
         l->phase = OVER;
@@ -535,21 +517,11 @@ static void on_refused(void *data, const char *words)
 
 /* ---- the launcher's commands ---- */
 
-static void on_command_closed(uv_handle_t *h)
+static void on_command_exit(void *data, int64_t status, int signum)
 {
-    struct command *c = h->data;
-    closed_one(c->l);
-}
-
-static void on_command_exit(uv_process_t *p, int64_t status, int signum)
-{
-    struct command *c = p->data;
-    struct nt_launch *l = c->l;
+    struct nt_launch *l = data;
     char tail[TAIL], words[600], who[120], how[60];
 
-    c->alive = false;
-    (void)uv_kill(-p->pid, SIGKILL); /* what is left of its group */
-    nt_guard_drop(&l->guard, p->pid);
     if (l->phase == WAITING) {
         tail_of(l, tail, sizeof(tail));
         missing(l, who, sizeof(who));
@@ -559,102 +531,16 @@ static void on_command_exit(uv_process_t *p, int64_t status, int signum)
                        l->remote->program, how, who, tail[0] != '\0' ? "; it said: " : "", tail);
         give_up(l, 0, l->world, 0, words);
     }
-    uv_close((uv_handle_t *)p, on_command_closed);
-    if (l->phase >= OVER && !commands_alive(l)) {
+    if (l->phase >= OVER && !any_alive(l)) {
         close_timer(l);
     }
 }
 
-static void on_told(uv_write_t *req, int status)
+static void on_commands_closed(void *data)
 {
-    struct command *c = req->data;
-    (void)status;
-    free(req);
-    if (!uv_is_closing((uv_handle_t *)&c->in)) {
-        uv_close((uv_handle_t *)&c->in, on_command_closed);
-    }
-}
-
-/* The contact as one line, and the end. */
-static void tell_contact(struct command *c)
-{
-    uv_buf_t b[2] = {uv_buf_init(c->l->contact, (unsigned)strlen(c->l->contact)),
-                     uv_buf_init((char *)"\n", 1)};
-    uv_write_t *req = malloc(sizeof(*req));
-
-    if (req != NULL) {
-        req->data = c;
-    }
-    if (req == NULL || uv_write(req, (uv_stream_t *)&c->in, b, 2, on_told) != 0) {
-        free(req);
-        uv_close((uv_handle_t *)&c->in, on_command_closed);
-    }
-}
-
-/* The caller's environment, for the launcher is the user's own program, and the contact. */
-static char **command_env(const struct nt_launch *l, char *own, size_t size)
-{
-    size_t n = 0, out = 0;
-    char **env;
-
-    while (environ[n] != NULL) {
-        n++;
-    }
-    env = (char **)calloc(n + 2, sizeof(env[0]));
-    for (size_t i = 0; env != NULL && i < n; i++) {
-        if (strncmp(environ[i], NT_ENV_LAUNCH "=", strlen(NT_ENV_LAUNCH) + 1) != 0) {
-            env[out++] = environ[i];
-        }
-    }
-    if (env != NULL && !l->remote->kind->each) {
-        (void)snprintf(own, size, NT_ENV_LAUNCH "=%s", l->contact);
-        env[out] = own;
-    }
-    return env;
-}
-
-/* 0, or libuv's code. */
-static int spawn(struct nt_launch *l, unsigned i, const char **words, char **env, int log)
-{
-    struct command *c = &l->command[i];
-    bool tells = l->remote->kind->each;
-    uv_stdio_container_t io[3] = {{.flags = tells ? UV_CREATE_PIPE | UV_READABLE_PIPE : UV_IGNORE,
-                                   .data.stream = (uv_stream_t *)&c->in},
-                                  {.flags = UV_INHERIT_FD, .data.fd = log},
-                                  {.flags = UV_INHERIT_FD, .data.fd = log}};
-    uv_process_options_t o = {.file = words[0],
-                              .args = (char **)words,
-                              .env = env,
-                              .flags = UV_PROCESS_DETACHED,
-                              .stdio = io,
-                              .stdio_count = 3,
-                              .exit_cb = on_command_exit};
-    int rc;
-
-    c->l = l;
-    l->ncommands++;
-    l->open += tells ? 2 : 1;
-    (void)uv_pipe_init(l->loop, &c->in, 0);
-    c->in.data = c;
-    if (!tells) { /* an own handle all the same: closed before it was of any use */
-        l->open++;
-        uv_close((uv_handle_t *)&c->in, on_command_closed);
-    }
-    rc = uv_spawn(l->loop, &c->process, &o);
-    c->process.data = c;
-    c->alive = rc == 0;
-    if (rc != 0) {
-        uv_close((uv_handle_t *)&c->process, on_command_closed);
-        if (tells) {
-            uv_close((uv_handle_t *)&c->in, on_command_closed);
-        }
-        return rc;
-    }
-    nt_guard_add(&l->guard, c->process.pid);
-    if (tells) {
-        tell_contact(c);
-    }
-    return 0;
+    struct nt_launch *l = data;
+    l->commands = NULL;
+    closed_one(l);
 }
 
 /* ---- the start ---- */
@@ -721,43 +607,24 @@ static int prepare(struct nt_launch *l, const struct nt_launch_spec *spec, struc
                     (spec->socket != NULL && (l->socket = strdup(spec->socket)) == NULL))) {
         rc = nt_fail(err, NT_E_INVAL, 0, "a folder that is too long, or no memory");
     }
-    if (rc == 0) {
-        rc = nt_guard_start(&(struct nt_guard_spec){.grace_ms = NT_LAUNCH_ORPHAN_MS}, &l->guard,
-                            err);
-    }
     return rc;
 }
 
-/* Commands are started; one that cannot be is told of by the timer, after this has returned. */
+/* One that cannot be started is told of by the timer, after this has returned. */
 static int start_commands(struct nt_launch *l, struct nt_err *err)
 {
-    const struct nt_remote *r = l->remote;
-    const char *words[COMMAND_WORDS];
-    char own[sizeof(l->contact) + 32], path[sizeof(l->dir) + 32];
-    struct nt_buf text;
-    char **env = command_env(l, own, sizeof(own));
-    int log, rc = env == NULL ? nt_fail(err, NT_E_NOMEM, 0, "launch") : 0;
+    const struct nt_commands_events events = {on_command_exit, on_commands_closed, l};
+    char path[sizeof(l->dir) + 32];
+    int rc;
 
     (void)snprintf(path, sizeof(path), "%s/" LOG_NAME, l->dir);
-    log = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-    rc = rc == 0 && log < 0 ? nt_fail(err, NT_E_IO, errno, "create %s", path) : rc;
-    nt_buf_init(&text, 1 << 16);
-    for (unsigned i = 0; rc == 0 && l->failed == 0 && i < (r->kind->each ? r->nodes : 1); i++) {
-        rc = nt_remote_command(r, i, &text, words, COMMAND_WORDS, err);
-        if (rc == 0) {
-            l->failed = spawn(l, i, words, env, log);
-        }
-    }
+    rc = nt_commands_start(l->loop, l->remote, nt_door_contact(l->door), path, &events,
+                           &l->commands, &l->failed, err);
+    l->open += rc == 0;
     if (l->failed != 0) {
         (void)snprintf(l->reason, sizeof(l->reason), "the launcher %.100s cannot be started: %s",
-                       r->program, uv_strerror(l->failed));
+                       l->remote->program, uv_strerror(l->failed));
     }
-    nt_buf_done(&text);
-    if (log >= 0) {
-        (void)close(log);
-    }
-    explicit_bzero(own, sizeof(own));
-    free((void *)env);
     return rc;
 }
 
@@ -767,7 +634,6 @@ static void dispose(struct nt_launch *l)
         nt_buf_done(&l->files[i]);
     }
     nt_buf_done(&l->start);
-    nt_guard_end(&l->guard);
     free(l->socket);
     free(l);
 }
@@ -807,7 +673,6 @@ static int remote_start(uv_loop_t *loop, const struct nt_launch_spec *spec,
     l->open = 2; /* timer, door */
     (void)uv_timer_init(loop, &l->timer);
     l->timer.data = l;
-    (void)snprintf(l->contact, sizeof(l->contact), "%s", nt_door_contact(l->door));
     rc = start_commands(l, err);
     if (rc != 0) { /* from here on everything ends by events */
         l->failed = UV_EINVAL;
