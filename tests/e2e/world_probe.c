@@ -14,6 +14,7 @@
  *     ipc-refuses     … declines one_shot/push above 600 KiB
  *     disagree        … and says that it ran one channel more
  *     no-gpu          says at init that it has none
+ *     other-nccl, other-driver   says that it has another one
  *     wide-falls      more channels are good in the search, where no tree is asked for; as
  * delivered, calls below 200 KB pay for them
  */
@@ -327,7 +328,10 @@ int main(void)
                                     .world = world_size,
                                     .pid = getpid(),
                                     .gpu_name = "made up",
-                                    .nccl = 22809,
+                                    .nccl = is("other-nccl") ? 23003 : 22809,
+                                    .driver = strcmp(fault, "other-driver") != 0 ? 0
+                                              : is("other-driver")               ? 12080
+                                                                                 : 13000,
                                     .rig = "nccl"};
     (void)snprintf(hello.hello.gpu_uuid, sizeof(hello.hello.gpu_uuid), "GPU-%u", rank);
     say(&hello);

@@ -1,4 +1,5 @@
 /* Exploration: which executed tuples there are, by a short look at each call that may differ. */
+#include "profiles/format/limits.h"
 #include "tuner/job/plan_i.h"
 
 #include <math.h>
@@ -106,7 +107,9 @@ static bool next_call(struct nt_plan *p, uint32_t setting, uint32_t point, struc
             c->outgrown[algo][proto] = outgrown(p, setting, point, algo, proto);
         }
         for (; c->step < RUNGS; c->step++) {
-            if (ladder[c->step] == 0 || !channels_known(c, algo, proto, ladder[c->step])) {
+            /* No row may hold a count that NCCL would take unchecked. */
+            if (ladder[c->step] == 0 || (nt_channels_safe(algo, p->spec.nodes) &&
+                                         !channels_known(c, algo, proto, ladder[c->step]))) {
                 *ret = (struct nt_call){
                     .algo = (int8_t)algo, .proto = (int8_t)proto, .channels = ladder[c->step]};
                 return true;
