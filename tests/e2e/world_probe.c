@@ -2,6 +2,7 @@
  * world_probe - a rank on the made-up machine of tests/job/world.h: whole jobs with real processes,
  * sockets and delivery files, whose measurements depend on nothing but WORLD_SEED.
  *
+ * WORLD_CHUNK  bytes that its NCCL takes for a chunk by itself; unset: one that asks no tuner
  * WORLD_FAULT  KIND[:RANK[:ID]], on that rank (0), in the measure of that id (once in a job):
  *     hang crash garbage twice error   in the middle of a job
  *   and wherever it can happen:
@@ -159,11 +160,13 @@ static void take_rows(const char *path, const char *hash)
     }
     for (uint32_t i = 0; i < t.nrows && i < NT_MAX_ROWS; i++) {
         struct nt_table_row r = nt_table_row(&t, i);
-        rows[i] = (struct nt_row_result){
-            .coll = r.coll,
-            .min_bytes = r.min_bytes,
-            .max_bytes = r.max_bytes,
-            .call = {.algo = r.algo, .proto = r.proto, .channels = r.channels}};
+        rows[i] = (struct nt_row_result){.coll = r.coll,
+                                         .min_bytes = r.min_bytes,
+                                         .max_bytes = r.max_bytes,
+                                         .call = {.algo = r.algo,
+                                                  .proto = r.proto,
+                                                  .channels = r.channels,
+                                                  .chunk_bytes = r.chunk_bytes}};
     }
     machine.rows = rows;
     machine.nrows = t.nrows;
@@ -261,6 +264,7 @@ static void on_measure(const struct nt_measure *q)
     }
     if ((q->flags & NT_M_READBACK) == 0) {
         m.result.executed = NT_EXECUTED_NONE;
+        m.result.own_chunk_bytes = 0;
     }
     say(&m);
     if (is("twice") && q->id == fault_id) {
@@ -304,7 +308,7 @@ static void serve(void)
 
 int main(void)
 {
-    const char *seed = getenv("WORLD_SEED");
+    const char *seed = getenv("WORLD_SEED"), *chunk = getenv("WORLD_CHUNK");
     struct nt_err err;
     struct nt_msg hello = {.type = NT_MSG_HELLO};
     int rc = nt_stream_env(NT_ENV_RANK, &rank, &err);
@@ -319,6 +323,7 @@ int main(void)
         hang();
     }
     world_init(&machine, seed != NULL ? strtoull(seed, NULL, 10) : 1);
+    machine.own_chunk = chunk != NULL ? (uint32_t)strtoul(chunk, NULL, 10) : 0;
     machine.fault = wrong;
     machine.factor = strcmp(fault, "wide-falls") == 0  ? wide_falls /* all ranks */
                      : strcmp(fault, "ipc-wrong") == 0 ? ipc_is_fast

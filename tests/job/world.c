@@ -79,6 +79,16 @@ void world_executed(const struct nt_case *cs, const struct nt_call *call, const 
     x->warps = 16;
 }
 
+static double by_chunk(const struct world *w, const struct nt_case *cs, const struct nt_executed *x,
+                       uint32_t chunk)
+{
+    if (w->own_chunk == 0 || chunk == 0 || chunk >= w->own_chunk || x->algo != NT_RING ||
+        cs->bytes < (512U << 10)) {
+        return 1;
+    }
+    return chunk >= w->own_chunk / 2 ? 0.8 : chunk >= w->own_chunk / 4 ? 0.6 : 0.9;
+}
+
 double world_true_ns(const struct world *w, const struct nt_case *cs, const struct nt_call *call,
                      const char *vars)
 {
@@ -96,6 +106,7 @@ double world_true_ns(const struct world *w, const struct nt_case *cs, const stru
     ns = x.algo == NT_TREE ? 60e3 + b * (b > 1048576 ? 0.25 : 0.05) : 90e3 + b * 0.14;
     ns = x.proto == NT_LL ? ns * 0.7 + b * 0.25 : ns;
     ns *= 1 + 0.12 / x.channels + 0.01 * x.channels;
+    ns *= w->null ? 1 : by_chunk(w, cs, &x, call->chunk_bytes);
     return cs->mode == NT_EAGER ? ns + 15e3 : ns;
 }
 
@@ -105,10 +116,11 @@ static struct nt_call asked(const struct world *w, const struct nt_plan_step *s)
     if (s->arm == NT_ARM_SEARCH || s->arm == NT_ARM_BACKENDS) {
         return s->m.call;
     }
+    /* The delivered plugin leaves a row alone whose chunk it cannot tell. */
     for (size_t i = 0; s->arm == NT_ARM_TABLE && i < w->nrows; i++) {
         const struct nt_row_result *r = &w->rows[i];
         if (r->coll == s->m.cs.coll && s->m.cs.bytes >= r->min_bytes &&
-            s->m.cs.bytes <= r->max_bytes) {
+            s->m.cs.bytes <= r->max_bytes && (r->call.chunk_bytes == 0 || w->own_chunk > 0)) {
             return r->call;
         }
     }
@@ -194,7 +206,8 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
                   : nt_backends[c.call.backend].numerics != 0 ? NT_BITS_DIFFERENT
                                                               : NT_BITS_SAME;
     } else if (!exists(w, &m->cs) || c.call.algo > NT_RING ||
-               (c.call.algo >= 0 && (c.call.proto == NT_LL128 || m->cs.coll >= NT_TUNER_COLLS))) {
+               (c.call.algo >= 0 && (c.call.proto == NT_LL128 || m->cs.coll >= NT_TUNER_COLLS)) ||
+               (c.call.chunk_bytes > 0 && w->own_chunk == 0)) {
         r->status = NT_ST_UNAVAILABLE;
     } else if (w->fault != NULL) {
         r->status = w->fault(&c);
@@ -203,6 +216,7 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
     o->lost = r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED || r->status == NT_ST_ERROR;
     if (r->status == NT_ST_OK) {
         r->executed = m->cs.coll < NT_TUNER_COLLS ? c.x : NT_EXECUTED_NONE;
+        r->own_chunk_bytes = m->cs.coll < NT_TUNER_COLLS ? w->own_chunk : 0;
         time_it(w, &c, o);
     } else if (r->status == NT_ST_TIMEOUT) {
         o->elapsed_ns = (uint64_t)m->deadline_ms * 1000000;

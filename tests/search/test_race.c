@@ -141,6 +141,39 @@ static void test_passed_over(void **state)
 }
 
 /* The bound holds, and unknown arms are behind by nothing. */
+/* A race that was over takes up one more arm, however fast it is; when it is slow too, the pick
+ * stays. Room that is not used changes nothing. */
+static void test_added(void **state)
+{
+    (void)state;
+    for (int fast = 0; fast < 2; fast++) {
+        struct nt_race_config c;
+        struct nt_race *r = NULL, *plain = start(SPREAD, 8, 11);
+        struct nt_standing as, was;
+        uint32_t pick;
+        double se;
+        landscape_config(&world, 11, &c, arms);
+        c.room = 2;
+        assert_int_equal(nt_race_new(&c, arms, 8, &r, NULL), 0);
+        pick = landscape_run(&world, plain).pick;
+        landscape_init(&world, SPREAD, 8, 11);
+        assert_int_equal(landscape_run(&world, r).pick, pick);
+        as = nt_race_standing(r, pick);
+        was = nt_race_standing(plain, pick);
+        assert_true(as.blocks == was.blocks && as.log_ratio == was.log_ratio && as.se == was.se);
+        assert_false(nt_race_wants_gang(r));
+        world.effect[8] = fast ? world.effect[pick] - 0.3 : 0.5;
+        assert_int_equal(nt_race_add(r, &(struct nt_race_arm){.prior = NAN, .tie_rank = 9}), 8);
+        assert_true(isnan(nt_race_apart(r, 8, 0, &se)) && isinf(se));
+        assert_true(nt_race_wants_gang(r));
+        (void)landscape_run(&world, r);
+        assert_int_equal(nt_race_verdict(r).pick, fast ? 8 : pick);
+        assert_true(fabs(nt_race_apart(r, 8, 0, &se) - world.effect[8]) < 4 * se);
+        nt_race_free(r);
+        nt_race_free(plain);
+    }
+}
+
 static void test_behind(void **state)
 {
     (void)state;
@@ -602,6 +635,7 @@ int main(void)
         cmocka_unit_test(test_ties_go_to_the_default),
         cmocka_unit_test(test_ties_go_to_fewer_channels),
         cmocka_unit_test(test_passed_over),
+        cmocka_unit_test(test_added),
         cmocka_unit_test(test_behind),
         cmocka_unit_test(test_saving),
         cmocka_unit_test(test_a_pick_has_stood_in_gangs),

@@ -30,6 +30,7 @@ static const tell_fn tells[PURPOSE_COUNT] = {
     [FOR_NOISE] = preflight_tell,
     [FOR_TYPE] = preflight_type_tell,
     [FOR_EXPLORE] = explore_tell,
+    [FOR_CHUNK] = chunks_tell,
     [FOR_BLOCK] = block_tell,
     [FOR_GATE] = gate_tell,
     [FOR_CHECK] = check_tell,

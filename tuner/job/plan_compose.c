@@ -561,6 +561,9 @@ void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_out
     if (status == NT_ST_OK || t->arm == NONE || (o->lost && t->step.m.call.algo < 0)) {
         return;
     }
+    if (c->arms[t->arm].call.chunk_bytes > 0) {
+        chunks_failed(p, &c->arms[t->arm].call, status);
+    }
     c->arms[t->arm].status = status;
     for (uint32_t k = 0; k < p->nmodes; k++) {
         nt_race_fail(c->race[p->modes[k]], t->arm, status);

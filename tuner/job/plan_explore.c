@@ -119,16 +119,17 @@ static bool next_call(struct nt_plan *p, uint32_t setting, uint32_t point, struc
     return false;
 }
 
-static void push_look(struct nt_plan *p, uint32_t setting, uint32_t point,
-                      const struct nt_call *call)
+void explore_look(struct nt_plan *p, enum purpose purpose, uint32_t setting, uint32_t point,
+                  const struct nt_call *call)
 {
     struct nt_case cs = plan_case(p, point, explore_mode(p));
     double est = plan_default_ns(p, point, explore_mode(p));
     unsigned full = plan_samples(explore_mode(p), est);
-    struct todo *t = plan_measure(p, 0, FOR_EXPLORE, &cs, *call, est,
-                                  est > 3e6  ? 1
-                                  : full < 3 ? full
-                                             : 3);
+    struct todo *t = plan_measure(p, 0, purpose, &cs, *call, est,
+                                  purpose == FOR_CHUNK ? full
+                                  : est > 3e6          ? 1
+                                  : full < 3           ? full
+                                                       : 3);
 
     t->setting = setting;
     t->point = point;
@@ -145,18 +146,31 @@ bool explore_push(struct nt_plan *p, uint32_t setting, uint32_t point)
     if (!next_call(p, setting, point, &call)) {
         return false;
     }
-    push_look(p, setting, point, &call);
+    explore_look(p, FOR_EXPLORE, setting, point, &call);
     return true;
 }
 
-static uint32_t find_executed(const struct cell *c, const struct nt_executed *x)
+uint32_t explore_find(const struct cell *c, const struct nt_executed *x, uint32_t chunk_bytes)
 {
     for (uint32_t i = 0; i < c->narms; i++) {
-        if (c->arms[i].status == NT_ST_OK && nt_executed_equal(&c->arms[i].executed, x)) {
+        if (c->arms[i].status == NT_ST_OK && nt_executed_equal(&c->arms[i].executed, x) &&
+            c->arms[i].call.chunk_bytes == chunk_bytes) {
             return i;
         }
     }
     return NONE;
+}
+
+void explore_failed(struct nt_plan *p, const struct nt_call *call, uint8_t status)
+{
+    if (call->algo < 0 || status == NT_ST_OK) {
+        return;
+    }
+    if (call->chunk_bytes > 0) {
+        chunks_failed(p, call, status);
+    } else if (status == NT_ST_TIMEOUT || status == NT_ST_CRASHED) {
+        p->hangs[call->algo][call->proto]++;
+    }
 }
 
 /* Does one look say that what was far behind at a smaller size is so here? */
@@ -174,7 +188,7 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
     const struct nt_result *r = o->result;
     const struct nt_call *call = &t->step.m.call;
     bool ok = r->status == NT_ST_OK;
-    uint32_t at = ok && call->algo >= 0 ? find_executed(c, &r->executed) : NONE;
+    uint32_t at = ok && call->algo >= 0 ? explore_find(c, &r->executed, 0) : NONE;
 
     if (call->algo < 0 && !ok) {
         if (!o->lost) {
@@ -185,9 +199,7 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
     if (ok && call->algo < 0 && c->narms > 0) {
         return; /* asked again after a lost gang */
     }
-    if (r->status == NT_ST_TIMEOUT || r->status == NT_ST_CRASHED) {
-        p->hangs[call->algo][call->proto]++;
-    }
+    explore_failed(p, call, r->status);
     if (at == NONE && r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_NOT_RECORDED) {
         at = c->narms++;
         c->arms[at] = (struct arm){.call = *call,
@@ -196,9 +208,10 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
                                    .gated = (uint8_t)(1U << t->mode),
                                    .look_log = plan_log_median(r),
                                    .look_samples = (uint32_t)r->count,
-                                   .twin = NONE};
+                                   .twin = NONE,
+                                   .own_chunk = r->own_chunk_bytes};
         if (ok && p->settings[t->setting].by_tuple && p->settings[0].cells != NULL) {
-            c->arms[at].twin = find_executed(&p->settings[0].cells[t->point], &r->executed);
+            c->arms[at].twin = explore_find(&p->settings[0].cells[t->point], &r->executed, 0);
         }
     }
     if (at != NONE) {

@@ -22,6 +22,15 @@ struct arm {
     double look_log; /* its first block, until the races exist; NAN: none */
     uint32_t look_samples;
     uint32_t twin; /* under variables that act by the tuple alone: the arm that is it "as is" */
+    uint32_t own_chunk; /* that NCCL would take for it by itself; 0: not shown */
+};
+/* Where the walk from the leaders of a ladder size to their neighbours in chunk size stands. */
+struct chunk_walk {
+    uint32_t leaders[NT_MODE_COUNT], n, at; /* arms; the one it starts from */
+    uint32_t steps, chunk; /* looks in this direction, and where the last one was */
+    uint32_t best, last;   /* arms: of the way so far; of the last look, NONE: it gave none */
+    bool larger, found;    /* the direction; the best is not the leader */
+    bool begun, done;
 };
 /* One ladder size under one process setting. */
 struct cell {
@@ -31,7 +40,8 @@ struct cell {
     uint32_t ncalls;
     bool explored, hopeless;
     bool outgrown[NT_ALGO_COUNT][NT_PROTO_COUNT]; /* far behind at a smaller size already */
-    bool passed;          /* what is far behind in the first mode is not raced in the others */
+    bool passed; /* what is far behind in the first mode is not raced in the others */
+    struct chunk_walk walk;
     uint32_t combo, step; /* where the exploration stands: algo × proto, rung of the ladder */
     struct nt_race *race[NT_MODE_COUNT];
     struct {
@@ -115,6 +125,7 @@ enum purpose {
     FOR_NOISE,
     FOR_TYPE,
     FOR_EXPLORE,
+    FOR_CHUNK,
     FOR_BLOCK,
     FOR_GATE,
     FOR_CHECK,
@@ -230,6 +241,8 @@ struct nt_plan {
     /* race and refine */
     uint64_t gang_ns; /* measured in the search gang alive, first looks left out */
     uint32_t cursor, race_gang, hangs[NT_ALGO_COUNT][NT_PROTO_COUNT];
+    bool chunks_out[NT_ALGO_COUNT]
+                   [NT_PROTO_COUNT]; /* a chunk failed there: no other is asked for */
     struct nt_refine *refine;
     bool refine_begun, refined;                /* refine_at has its gang; the table's is chosen */
     uint32_t refine_at;                        /* setting being tried; 0: none */
@@ -300,6 +313,7 @@ typedef void (*tell_fn)(struct nt_plan *p, const struct todo *t, const struct nt
 void preflight_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void preflight_type_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void chunks_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
@@ -316,8 +330,30 @@ static inline enum nt_mode explore_mode(const struct nt_plan *p)
 }
 /* Queues the next look of a ladder size in the live gang; false: its tuples are all known. */
 bool explore_push(struct nt_plan *p, uint32_t setting, uint32_t point);
+/* Queues the look of one call: read back, its data compared, then timed. */
+void explore_look(struct nt_plan *p, enum purpose purpose, uint32_t setting, uint32_t point,
+                  const struct nt_call *call);
+/* The arm that is this tuple: what was executed, and the chunk that was asked for; NONE: none. */
+uint32_t explore_find(const struct cell *c, const struct nt_executed *x, uint32_t chunk_bytes);
+/* A call that was to be measured failed so: what is not asked for again anywhere. */
+void explore_failed(struct nt_plan *p, const struct nt_call *call, uint8_t status);
+
+/* plan_chunks.c */
+/* Arms that the walk may add to a cell whose tuples are all known. */
+uint32_t chunks_room(const struct nt_plan *p, const struct cell *c);
+/* To be called when the races want nothing more of the live gang. True: a look is queued, and the
+ * races want it; false: the walk is over. */
+bool chunks_push(struct nt_plan *p, uint32_t setting, uint32_t point);
+/* A call with a chunk failed: with its algorithm and protocol none is asked for any more, and after
+ * wrong data, a hang or an error all that were are out. */
+void chunks_failed(struct nt_plan *p, const struct nt_call *call, uint8_t status);
 
 /* plan_search.c */
+/* Of arms that tie the smaller wins: fewer channels, then NCCL's own chunk. */
+static inline uint32_t search_tie_rank(const struct arm *a)
+{
+    return a->executed.channels * 2U + (a->call.chunk_bytes > 0);
+}
 uint32_t search_resolve(const struct cell *c,
                         const struct nt_call *call); /* arm that runs it; NONE: not known */
 double search_effect(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode mode,
@@ -336,6 +372,7 @@ struct effort {
     uint32_t max_gangs, settings;
     double refine_share; /* of the confirm's time that may go into process settings */
     double worth;        /* of what a fresh gang must promise */
+    uint32_t chunks;     /* steps to smaller and to larger chunks from a leader */
 };
 const struct effort *search_effort(const struct nt_plan *p);
 /* What one gang or block says this far beyond its error (log units) is believed against all that is

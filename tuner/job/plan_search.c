@@ -11,9 +11,9 @@ enum { GRID_BLOCKS = 5 }; /* of each tuple in a gang of the exhaustive grid */
 /* What is this much slower in the first mode, for sure, is not raced in the others. */
 static const double FAR_BEHIND = 1.4;
 
-static const struct effort efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.5, 2.0},
-                                                       [NT_STANDARD] = {16, 12, 1.0, 1.0},
-                                                       [NT_THOROUGH] = {16, 32, 2.0, 0.3}};
+static const struct effort efforts[NT_EFFORT_COUNT] = {[NT_QUICK] = {2, 4, 0.5, 2.0, 0},
+                                                       [NT_STANDARD] = {16, 12, 1.0, 1.0, 2},
+                                                       [NT_THOROUGH] = {16, 32, 2.0, 0.3, 3}};
 
 const struct effort *search_effort(const struct nt_plan *p)
 {
@@ -184,7 +184,7 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
 
     for (uint32_t i = 0; i < c->narms; i++) {
         arms[i] = (struct nt_race_arm){.prior = c->arms[i].look_log,
-                                       .tie_rank = c->arms[i].executed.channels};
+                                       .tie_rank = search_tie_rank(&c->arms[i])};
     }
     for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];
@@ -196,6 +196,7 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
         cfg.look_samples = cfg.block_samples < 3 ? cfg.block_samples : 3;
         cfg.max_gangs = efforts[p->spec.effort].max_gangs;
         cfg.min_gangs = cfg.min_gangs < cfg.max_gangs ? cfg.min_gangs : cfg.max_gangs;
+        cfg.room = chunks_room(p, c);
         cfg.gang_blocks = search_gang_blocks(p, point, m, p->npoints * p->nmodes);
         cfg.seed = nt_mix(nt_mix(p->spec.seed, setting), nt_mix(point, m));
         if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
@@ -278,10 +279,8 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
         if (t->arm == 0 && o->lost) {
             return; /* the default is asked again in the next gang */
         }
-        if ((status == NT_ST_TIMEOUT || status == NT_ST_CRASHED) && a->call.algo >= 0) {
-            p->hangs[a->call.algo][a->call.proto]++;
-        }
         if (status != NT_ST_NOT_RECORDED) {
+            explore_failed(p, &a->call, status);
             a->status = status;
         }
         for (uint32_t k = 0; k < p->nmodes; k++) { /* a row serves all modes, so it is out of all */
@@ -312,6 +311,24 @@ static void pass_far_behind(struct nt_plan *p, struct cell *c)
     c->passed = true;
 }
 
+/* The next block that a race wants of the live gang. */
+static bool push_race(struct nt_plan *p, uint32_t setting, uint32_t point)
+{
+    struct cell *c = &p->settings[setting].cells[point];
+    struct nt_ask ask;
+
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        if (k == 1 && !c->passed) {
+            pass_far_behind(p, c);
+        }
+        if (nt_race_next(c->race[p->modes[k]], p->race_gang, &ask)) {
+            push_block(p, setting, point, p->modes[k], &ask);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Queues the next step of one ladder size in the live gang; false: nothing more is wanted of this
  * gang. */
 static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
@@ -334,14 +351,9 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
             note_default(p, c, explore_mode(p), c->arms[0].look_log);
         }
     }
-    for (uint32_t k = 0; k < p->nmodes; k++) {
-        if (k == 1 && !c->passed) {
-            pass_far_behind(p, c);
-        }
-        if (nt_race_next(c->race[p->modes[k]], p->race_gang, &ask)) {
-            push_block(p, setting, point, p->modes[k], &ask);
-            return true;
-        }
+    if (push_race(p, setting, point) ||
+        (!c->walk.done && (chunks_push(p, setting, point) || push_race(p, setting, point)))) {
+        return true;
     }
     for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];

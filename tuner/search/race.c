@@ -45,7 +45,7 @@ struct runner {
 };
 
 struct lane {        /* one gang's side of the race */
-    uint32_t *queue; /* [n] arms of the round */
+    uint32_t *queue; /* [most] arms of the round */
     uint32_t n, at;
     uint32_t since_default, blocks; /* blocks of other arms since; blocks of other arms at all */
     bool asked;
@@ -59,10 +59,10 @@ struct place {
 
 struct nt_race {
     struct nt_race_config config;
-    uint32_t n;
+    uint32_t n, most; /* arms; with those that may be added */
     struct runner *runners;
     uint32_t *queues;       /* of all lanes */
-    struct place *places;   /* [n] scratch for sorting */
+    struct place *places;   /* [most] scratch for sorting */
     uint32_t *list, n_list; /* who is alive, ascending */
     bool pins;              /* any arm is pinned */
     struct lane lanes[NT_RACE_MAX_GANGS];
@@ -97,6 +97,15 @@ static double interaction_sd(const struct nt_race_config *c)
     return c->interaction_sd > 0.0 ? c->interaction_sd : fmin(fmax(0.5 * c->gang_sd, 0.01), 0.05);
 }
 
+uint32_t nt_race_add(struct nt_race *r, const struct nt_race_arm *arm)
+{
+    nt_assert(r->n < r->most);
+    r->runners[r->n].prior = isnan(arm->prior) ? INFINITY : arm->prior;
+    r->runners[r->n].tie_rank = arm->tie_rank;
+    r->stale = true;
+    return r->n++;
+}
+
 int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms, uint32_t n,
                 struct nt_race **ret, struct nt_err *err)
 {
@@ -110,33 +119,31 @@ int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *a
         return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
     }
     r->config = *config;
-    r->n = n;
-    r->stale = true;
+    r->most = n + config->room;
     r->price = config->gang_blocks;
     r->margin = log1p(config->margin);
     r->tie = log1p(config->tie);
     r->home = log1p(config->home);
     nt_rng_seed(&r->rng, config->seed);
     belief_init(&r->belief, config->z_drop, config->z_stop);
-    r->runners = calloc(n, sizeof(*r->runners));
-    r->queues = calloc((size_t)n * NT_RACE_MAX_GANGS, sizeof(*r->queues));
-    r->places = calloc(n, sizeof(*r->places));
-    r->list = calloc(n, sizeof(*r->list));
+    r->runners = calloc(r->most, sizeof(*r->runners));
+    r->queues = calloc((size_t)r->most * NT_RACE_MAX_GANGS, sizeof(*r->queues));
+    r->places = calloc(r->most, sizeof(*r->places));
+    r->list = calloc(r->most, sizeof(*r->list));
     if (r->runners == NULL || r->queues == NULL || r->places == NULL || r->list == NULL) {
         nt_race_free(r);
         return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n);
     }
-    rc = fit_init(&r->fit, n, config->block_sd, config->gang_sd, interaction_sd(config), err);
+    rc = fit_init(&r->fit, r->most, config->block_sd, config->gang_sd, interaction_sd(config), err);
     if (rc != 0) {
         nt_race_free(r);
         return rc;
     }
     for (uint32_t i = 0; i < n; i++) {
-        r->runners[i].prior = isnan(arms[i].prior) ? INFINITY : arms[i].prior;
-        r->runners[i].tie_rank = arms[i].tie_rank;
+        (void)nt_race_add(r, &arms[i]);
     }
     for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
-        r->lanes[g].queue = r->queues + (size_t)g * n;
+        r->lanes[g].queue = r->queues + (size_t)g * r->most;
     }
     *ret = r;
     return 0;
@@ -705,6 +712,13 @@ struct nt_race_verdict nt_race_verdict(struct nt_race *r)
     v.saving = find_saving(r, v.pick);
     r->later = r->later && !r->stale;
     return v;
+}
+
+double nt_race_apart(struct nt_race *r, uint32_t a, uint32_t b, double *ret_se)
+{
+    nt_assert(a < r->n && b < r->n);
+    update(r);
+    return fit_difference(&r->fit, a, b, ret_se);
 }
 
 double nt_race_behind(struct nt_race *r, uint32_t arm)

@@ -49,6 +49,7 @@ struct nt_race_config {
     uint32_t contenders;    /* arms that go on from the looks; half as many into the second gang, a
                                third into the third, … at least 3. In a gang the best 3 get all
                                blocks that they are worth, the others a fourth of them. */
+    uint32_t room;          /* arms that nt_race_add() may add */
     double gang_blocks;     /* what this race's share of a gang's start costs, in full blocks */
     uint64_t seed;
 };
@@ -65,6 +66,10 @@ struct nt_race; /* opaque */
 NT_MUST_CHECK int nt_race_new(const struct nt_race_config *config, const struct nt_race_arm *arms,
                               uint32_t n, struct nt_race **ret, struct nt_err *err);
 void nt_race_free(struct nt_race *r); /* NULL is fine */
+
+/* One arm more, of whom nothing is known; returns its number, the next. A race that was over goes
+ * on until it has been looked at. More than config.room are a bug of the caller. */
+uint32_t nt_race_add(struct nt_race *r, const struct nt_race_arm *arm);
 
 /* The arm is tried sooner: a neighbouring size or the other mode likes it. Larger is sooner. */
 void nt_race_boost(struct nt_race *r, uint32_t arm, double by);
@@ -116,6 +121,8 @@ struct nt_race_verdict {
     double saving;   /* log units: what one gang more is expected to save of that */
 };
 struct nt_race_verdict nt_race_verdict(struct nt_race *r);
+/* log(a / b) by all that was measured, and its standard error; NAN and INFINITY: unknown. */
+double nt_race_apart(struct nt_race *r, uint32_t a, uint32_t b, double *ret_se);
 /* By how much the arm is slower than the leader at least, by z_drop; log units, -INFINITY: unknown.
  */
 double nt_race_behind(struct nt_race *r, uint32_t arm);
