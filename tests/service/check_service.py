@@ -358,6 +358,9 @@ def part_events():
         assert any(e["event"] == "progress" and e["data"]["stage"] == "race" for e in events)
         ids = [int(e["id"]) for e in events]
         assert ids == sorted(set(ids))
+        # Who was told by a service whose clock was ahead is not left waiting for that time to come.
+        ahead = follow(d, f"/v1/events?after={ids[-1] + 86400000}&job={job}")
+        assert read_events(ahead, lambda e: e["event"] == "job")[-1]["data"]["state"] == "queued"
         again = follow(d, f"/v1/events?after={ids[1]}&job={job}")
         assert int(read_events(again, lambda e: True)[0]["id"]) == next(int(e["id"]) for e in events[2:] if e["data"].get("job") == job)
         streams = [follow(d) for _ in range(50)]

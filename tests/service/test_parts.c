@@ -296,6 +296,9 @@ static void test_events(void **state)
     assert_null(nt_events_after(&e, 2098, 1));
     assert_null(nt_events_after(&e, 2099, 0));
     assert_null(nt_events_after(&e, 1 << 20, 0));
+    assert_int_equal(nt_events_from(&e, 2099), 2099);
+    assert_int_equal(nt_events_from(&e, 2100), 0); /* of a service whose clock was ahead */
+    assert_int_equal(nt_events_from(&e, UINT64_MAX), 0);
     assert_true(nt_event_text(nt_events_after(&e, 2098, 0), out, sizeof(out)) > 0);
     assert_string_equal(out, "id: 2099\nevent: job\ndata: {\"i\":1999}\n\n");
     assert_int_equal(nt_event_text(nt_events_after(&e, 2098, 0), out, 20), 0);

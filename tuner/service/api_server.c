@@ -176,10 +176,10 @@ int nt_api_events(struct nt_exchange *x, struct nt_err *err)
     x->only_job = nt_reply_number(x, "job", 0);
     x->r->cursor = s->events.last;
     if (after >= 0) {
-        x->r->cursor = (uint64_t)after;
+        x->r->cursor = nt_events_from(&s->events, (uint64_t)after);
     } else if (last != NULL && last[0] != '\0' && last[strspn(last, "0123456789")] == '\0' &&
                strlen(last) < 20) {
-        x->r->cursor = strtoull(last, NULL, 10);
+        x->r->cursor = nt_events_from(&s->events, strtoull(last, NULL, 10));
     }
     x->r->answer.status = 200;
     x->r->answer.type = x->route->type;

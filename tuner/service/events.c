@@ -31,6 +31,11 @@ void nt_events_add(struct nt_events *e, const char *kind, int64_t job, const cha
     (void)snprintf(x->kind, sizeof(x->kind), "%s", kind);
 }
 
+uint64_t nt_events_from(const struct nt_events *e, uint64_t seq)
+{
+    return seq <= e->last ? seq : 0;
+}
+
 const struct nt_event *nt_events_after(const struct nt_events *e, uint64_t seq, int64_t job)
 {
     uint64_t oldest = e->last >= NT_EVENTS ? e->last - NT_EVENTS + 1 : 1;

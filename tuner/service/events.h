@@ -24,6 +24,10 @@ void nt_events_init(struct nt_events *e, uint64_t first_seq);
 void nt_events_done(struct nt_events *e);
 /* Copies the text. Nothing is added when memory ran out. */
 void nt_events_add(struct nt_events *e, const char *kind, int64_t job, const char *json);
+/* Where to go on for who has seen `seq`: there, or from the oldest for one that was never here. It
+ * is of a service before this one, whose clock was ahead: numbers begin with the time of a start.
+ */
+uint64_t nt_events_from(const struct nt_events *e, uint64_t seq);
 /* The first after `seq` (of one job unless that is 0); NULL: none. What fell out of the ring is
  * passed over. */
 const struct nt_event *nt_events_after(const struct nt_events *e, uint64_t seq, int64_t job);

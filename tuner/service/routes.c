@@ -36,7 +36,8 @@ static const struct nt_param events_params[] = {
      .type = "integer",
      .min = 0,
      .max = INT64_MAX,
-     .help = "from this event on, as Last-Event-ID; 0: from the oldest that is kept"},
+     .help =
+         "from this event on, as Last-Event-ID; 0, or one that is not known: from the oldest kept"},
     {0}};
 static const struct nt_param match_params[] = {
     {.name = "identity",
