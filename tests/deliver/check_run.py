@@ -396,8 +396,11 @@ class Install(Case):
         put = {f.rsplit("-packages/", 1)[1] for f in self.files() if "/nccltune_engines" in f}
         here = pathlib.Path(SOURCE, "profiles/engines")
         self.assertEqual(put, {str(f.relative_to(here)) for f in here.glob("nccltune_engines*/*") if f.suffix != ".pyc" and f.is_file()})
+        (metadata,) = self.root.rglob("nccltune_engines-*")
+        (metadata / "RECORD").write_text("somebody else's\n")
         self.call("uninstall", "--root", self.root)
-        self.assertEqual(self.files(), [])
+        self.assertEqual(self.files(), [str((metadata / "RECORD").relative_to(self.root))])
+        self.assertEqual(list(self.root.rglob("nccltune_engines*")), [metadata])  # empty it would be a package still
 
     def test_changed_table_is_noticed(self):
         self.install("--active", self.profile, *DESPITE)

@@ -495,6 +495,24 @@ static enum nt_file_state state_of(const struct nt_install_where *w, const json_
     return s;
 }
 
+/* A folder of our own goes with its last file: an empty one would still be a package, and one of
+ * metadata without any, which pip warns of for ever. */
+static void remove_own_folder(const struct nt_install_where *w, char *folder)
+{
+    char *base = strrchr(folder, '/');
+    int fd;
+
+    if (base == NULL || base == folder || strncmp(base + 1, "nccltune_", 9) != 0) {
+        return;
+    }
+    *base = '\0';
+    fd = nt_safe_folder(w->root, folder, geteuid(), 0, NULL);
+    if (fd >= 0) {
+        (void)unlinkat(fd, base + 1, AT_REMOVEDIR); /* not while there is anything in it */
+        (void)close(fd);
+    }
+}
+
 static int remove_file(const struct nt_install_where *w, const char *path, struct nt_err *err)
 {
     char folder[PATH_MAX], name[NAME_MAX + 1];
@@ -509,6 +527,9 @@ static int remove_file(const struct nt_install_where *w, const char *path, struc
     }
     rc = unlinkat(fd, name, 0) == 0 ? 0 : nt_fail(err, NT_E_IO, errno, "remove %s", path);
     (void)close(fd);
+    if (rc == 0) {
+        remove_own_folder(w, folder);
+    }
     return rc;
 }
 
