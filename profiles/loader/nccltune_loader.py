@@ -22,8 +22,8 @@ import sys
 ACTIVE = b"/run/nccltune/active"
 BOOT_ID = b"/proc/sys/kernel/random/boot_id"
 MAX_BYTES = 65536
-PRINTABLE = (b" !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-             b"[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~")
+PLAIN = (b"\n !\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+         b"[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~")
 PREFIXES = (b"NCCL_", b"TORCH_NCCL_", b"TORCH_SYMM_MEM_", b"SGLANG_", b"VLLM_", b"NVSHMEM_")
 NEVER = (b"_FILE", b"_SO_PATH", b"HOSTID", b"COMM_ID", b"_PLUGIN")
 PLUGINS = (b"NCCL_TUNER_PLUGIN", b"NCCL_ENV_PLUGIN", b"NCCL_PROFILER_PLUGIN")  # our libraries only
@@ -49,15 +49,13 @@ def _apply():
     if has.get(b"NCCLTUNE_DISABLE", b"") not in (b"", b"0") or has.get(b"NCCLTUNE_PROFILE"):
         return
     data = _read(ACTIVE if sys.flags.ignore_environment else has.get(b"NCCLTUNE_ACTIVE") or ACTIVE, True)
-    head, boot, *lines, end = data.split(b"\n")
-    if head != b"nccltune-active 1" or boot != b"boot=" + _read(BOOT_ID, False).strip() or end:
-        return
-    if data.translate(None, PRINTABLE).strip(b"\n"):
+    head = b"nccltune-active 1\nboot=" + _read(BOOT_ID, False).strip() + b"\n"
+    if not data.startswith(head) or not data.endswith(b"\n") or data.lstrip(PLAIN):
         return
     told = []
     todo = {}
     marker = {b"set=": [], b"kept=": [], b"same=": [], b"overrode=": []}
-    for line in lines:
+    for line in data[len(head):-1].split(b"\n"):
         name, _, value = line.partition(b"=")
         override = name[:1] == b"!"
         if override:
