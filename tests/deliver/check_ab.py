@@ -175,7 +175,7 @@ class Ab(Case):
         r = self.ab("--seconds", "--timeout", "300ms", script=script, rc=2)
         self.assertIn("not done after 300 ms", r.stderr)
         self.assertEqual(self.alive(mark), [])
-        self.ab(*FIGURE, "--unproven", "--pairs", "2", "--no-slower", "1", script=f"echo speed: 5; setsid sleep {mark} & sleep 0.1")
+        self.ab(*FIGURE, "--unproven", "--pairs", "2", "--no-slower", "1", script=f"echo speed: 5.0000; setsid sleep {mark} & sleep 0.1")
         self.assertEqual(self.alive(mark), [])
 
     def test_nohup(self):
@@ -192,7 +192,7 @@ class Ab(Case):
     def test_ranks_without(self):
         """Receipts tell of how many ranks of this host there should be some."""
         half = f"{LIVE} NCCL_BUFFSIZE ranks:4"
-        r = self.ab(*FIGURE, "--local-ranks", "2", "--pairs", "2", "--no-slower", "1", script=f"{half} & {half}; wait; echo speed: 5")
+        r = self.ab(*FIGURE, "--local-ranks", "2", "--pairs", "2", "--no-slower", "1", script=f"{half} & {half}; wait; echo speed: 5.0000")
         self.assertIn("applied in 2 of 2", r.stdout)
         r = self.ab(*FIGURE, script=f"{half} & env -u NCCL_TUNER_PLUGIN {half}; wait; echo speed: 5", rc=1)
         self.assertIn("4 of 8 ranks of a communicator on this host left no receipt", r.stderr)
@@ -247,8 +247,8 @@ class Ab(Case):
         self.assertIn("sets nothing", self.ab("--seconds", script="true", rc=2).stderr)
 
     def test_between_and_verbose(self):
-        r = self.ab("--pairs", "2", "--no-slower", "1", *FIGURE, "-v", "--between", "env >>between; echo . >>count", script=COMM + "echo speed: 5")
-        self.assertIn("speed: 5\n", r.stderr)
+        r = self.ab("--pairs", "2", "--no-slower", "1", *FIGURE, "-v", "--between", "env >>between; echo . >>count", script=COMM + "echo speed: 5.0000")
+        self.assertIn("speed: 5.0000\n", r.stderr)
         self.assertEqual((self.dir / "count").read_text(), ".\n" * 3)
         self.assertNotIn("NCCL_BUFFSIZE", (self.dir / "between").read_text())
         self.assertIn("--between", self.ab(*FIGURE, "--between", "exit 7", script=COMM + "echo speed: 5", rc=2).stderr)
@@ -259,7 +259,7 @@ class Ab(Case):
         self.assertEqual(len(self.manifests()), 2)
 
     def test_set_by_the_user(self):
-        r = self.ab(*FIGURE, "--pairs", "2", "--unproven", "--no-slower", "1", script=COMM + "echo speed: 5", NCCL_BUFFSIZE="4194304")
+        r = self.ab(*FIGURE, "--pairs", "2", "--unproven", "--no-slower", "1", script=COMM + "echo speed: 5.0000", NCCL_BUFFSIZE="4194304")
         self.assertIn("set by you, so the same in both: NCCL_BUFFSIZE=4194304", r.stdout)
 
 

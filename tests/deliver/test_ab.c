@@ -70,6 +70,24 @@ static void test_numbers(void **state)
     }
 }
 
+static void test_steps(void **state)
+{
+    static const struct {
+        const char *text;
+        double step;
+    } cases[] = {{"82.2", 0.1},      {"5", 1},      {"9.99", 0.01},   {"1,234", 1},
+                 {"1,234.50", 0.01}, {"1.2k", 100}, {"980 ms", 1e-3}, {"2.5E-3 s", 1e-4},
+                 {"12 GB/s", 1e9},   {"1e3", 1000}, {"5.", 1},        {"-0.50", 0.01}};
+    (void)state;
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        struct nt_figure f;
+        assert_true(nt_figure_parse(cases[i].text, strlen(cases[i].text), &f));
+        if (fabs(f.step - cases[i].step) > 1e-6 * cases[i].step) {
+            fail_msg("'%s': one in its last digit is %g", cases[i].text, f.step);
+        }
+    }
+}
+
 static const struct {
     const char *spec, *text;
     unsigned matches;
@@ -303,6 +321,42 @@ static void test_answers(void **state)
     }
 }
 
+static void answer_to_steps(double with, double step, struct nt_ab_answer *ret, struct nt_buf *said)
+{
+    const double a[] = {82, 82, 82, 82}, b[] = {with, with, with, with};
+    struct nt_ab *x = pairs(true, 0, a, b, 4);
+
+    for (size_t i = 0; i < x->n; i++) {
+        x->v[i].run[NT_AB_WITHOUT].step = x->v[i].run[NT_AB_WITH].step = step;
+    }
+    nt_ab_judge(x, ret);
+    nt_buf_clear(said);
+    nt_ab_sentence(x, ret, said);
+    free(x);
+}
+
+/* 82.49 and 82.51 are always printed as 82 and 83: that is no gain of a percent, however often. */
+static void test_few_digits(void **state)
+{
+    struct nt_ab_answer x;
+    struct nt_buf said;
+    (void)state;
+
+    nt_buf_init(&said, 4096);
+    answer_to_steps(83, 1, &x, &said);
+    assert_int_equal(x.verdict, NT_AB_CANNOT_TELL);
+    assert_true(x.coarse && x.more == 0 && x.lo <= 0 && x.hi > 0.024 && x.told > 0.012);
+    assert_non_null(strstr(nt_buf_str(&said), "figures with more digits would tell more"));
+    answer_to_steps(82, 1, &x, &said);
+    assert_true(x.verdict == NT_AB_CANNOT_TELL && x.coarse && x.lo < -0.01 && x.hi > 0.01);
+    answer_to_steps(84, 1, &x, &said);
+    assert_int_equal(x.verdict, NT_AB_FASTER);
+    assert_non_null(strstr(nt_buf_str(&said), "faster by 2.4 % [1.2, 3.7]"));
+    answer_to_steps(83, 0.1, &x, &said);
+    assert_true(x.verdict == NT_AB_FASTER && !x.coarse);
+    nt_buf_done(&said);
+}
+
 /* So many more pairs as are named do tell, most of the time: half the noise at four times as many.
  */
 static void test_more_pairs(void **state)
@@ -390,7 +444,8 @@ static void test_moved(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_printed),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_few_digits), cmocka_unit_test(test_printed),
         cmocka_unit_test(test_long_lines), cmocka_unit_test(test_specs),
         cmocka_unit_test(test_answers),    cmocka_unit_test(test_more_pairs),
         cmocka_unit_test(test_order),      cmocka_unit_test(test_hopeless),

@@ -266,6 +266,7 @@ static void take_printed(const struct ab *b, FILE *from, const char *where, stru
             not_counted(r, "the figure is %g: it must be above 0", f->last.value);
         } else {
             r->value = f->last.value;
+            r->step = f->last.step;
             (void)snprintf(r->unit, sizeof(r->unit), "%s", f->last.unit);
         }
     }

@@ -78,15 +78,29 @@ static void ask_for_more(const struct nt_ab *a, const struct nt_est *e, struct n
     }
 }
 
+/* What half a last digit is in both figures of a pair, as log_gain() has it: a figure that always
+ * comes out alike may lie anywhere within it. */
+static double log_of_digits(const struct nt_ab_pair *p)
+{
+    double sum = 0;
+
+    for (int arm = 0; arm < NT_AB_ARMS; arm++) {
+        sum -= log1p(-p->run[arm].step / 2 / p->run[arm].value);
+    }
+    return sum;
+}
+
 void nt_ab_judge(const struct nt_ab *a, struct nt_ab_answer *ret)
 {
-    double x[NT_AB_PAIRS], sum[NT_AB_ARMS] = {0, 0};
+    double x[NT_AB_PAIRS], sum[NT_AB_ARMS] = {0, 0}, digits = 0;
     struct nt_est e;
     size_t n = 0;
+    bool coarse;
 
     for (size_t i = 0; i < a->n; i++) {
         if (nt_ab_counts(&a->v[i])) {
             x[n++] = log_gain(a, &a->v[i]);
+            digits = fmax(digits, log_of_digits(&a->v[i]));
             for (int arm = 0; arm < NT_AB_ARMS; arm++) {
                 sum[arm] += log(a->v[i].run[arm].value);
             }
@@ -108,16 +122,23 @@ void nt_ab_judge(const struct nt_ab *a, struct nt_ab_answer *ret)
         return;
     }
     e = nt_estimate(x, n, LEVEL);
+    /* Scatter beyond the last digit averages the rounding out; without it all runs are rounded the
+     * same way, and no number of pairs would show that. */
+    coarse = e.mean - e.lo < digits;
+    e.lo = fmin(e.lo, e.mean - digits);
+    e.hi = fmax(e.hi, e.mean + digits);
     ret->gain = share(a, e.mean);
     ret->lo = share(a, e.lo);
     ret->hi = share(a, e.hi);
-    ret->told = share(a, nt_detectable(e.sd, n, (1 - LEVEL) / 2, POWER));
+    ret->told = share(a, fmax(digits, nt_detectable(e.sd, n, (1 - LEVEL) / 2, POWER)));
     if (e.lo > 0) {
         ret->verdict = NT_AB_FASTER;
     } else if (a->slower > 0 && e.lo > log_of_loss(a)) {
         ret->verdict = NT_AB_NO_SLOWER;
     } else if (e.hi < 0) {
         ret->verdict = NT_AB_SLOWER;
+    } else if (coarse) {
+        ret->coarse = true;
     } else if (e.sd > 0) {
         ask_for_more(a, &e, ret);
     }
@@ -232,6 +253,9 @@ void nt_ab_sentence(const struct nt_ab *a, const struct nt_ab_answer *x, struct 
     if (x->more > 0) {
         nt_buf_printf(out, "; %zu more pair%s would tell %.2g %%", x->more, s_of(x->more),
                       percent(x->then));
+    } else if (x->coarse) {
+        nt_buf_printf(out, "; %sfigures with more digits would tell more",
+                      gain == 0 ? "all figures are the same, and " : "");
     } else if (lo == 0 && hi == 0) {
         nt_buf_puts(out, "; all figures are the same");
     }

@@ -20,6 +20,7 @@ struct nt_ab_run {
     char id[64];   /* of its manifest; "" when it was never started */
     char log[256]; /* what it printed */
     double value;  /* above 0 */
+    double step;   /* of its last digit; 0: it has all that it needs */
     char unit[16];
     double seconds;    /* wall, from the command's start */
     char applied[160]; /* "applied in 4 of 4"; "" for a run without */
@@ -57,6 +58,7 @@ struct nt_ab_answer {
     double told;         /* the smallest gain that so many pairs show, 4 times of 5; NAN */
     size_t more;         /* pairs more, after which `then` would be; 0: not known */
     double then;
+    bool coarse; /* more could be told only of figures with more digits */
     double mean[NT_AB_ARMS]; /* geometric, of the pairs that count; NAN */
 };
 

@@ -1,6 +1,7 @@
 #include "tuner/deliver/figure.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include "tuner/base/text.h"
@@ -76,10 +77,29 @@ static double scale(char *unit)
     return factor;
 }
 
+/* Read once more with another last digit: where that stands nt_parse_local() alone knows. digits:
+ * without the exponent. */
+static double step_of(const char *text, size_t digits, size_t len, double value)
+{
+    char other[64];
+    double x;
+
+    while (digits > 0 && !isdigit((unsigned char)text[digits - 1])) {
+        digits--;
+    }
+    if (digits == 0 || len >= sizeof(other)) {
+        return 0;
+    }
+    memcpy(other, text, len);
+    other[digits - 1] = (char)(other[digits - 1] ^ 1); /* 0 and 1, … 8 and 9 */
+    return nt_parse_local(other, len, false, &x) ? fabs(x - value) : 0;
+}
+
 bool nt_figure_parse(const char *text, size_t len, struct nt_figure *ret)
 {
     struct nt_figure f;
-    size_t n = 0, at;
+    size_t n = 0, at, digits;
+    double factor;
 
     while (len > 0 && isspace((unsigned char)text[0])) {
         text++, len--;
@@ -90,6 +110,7 @@ bool nt_figure_parse(const char *text, size_t len, struct nt_figure *ret)
     while (n < len && (isdigit((unsigned char)text[n]) || strchr(".,'+-", text[n]) != NULL)) {
         n++;
     }
+    digits = n;
     if (n < len && (text[n] | 32) == 'e') { /* an exponent, or the unit's first letter */
         at = n + 1 + (n + 1 < len && (text[n + 1] == '-' || text[n + 1] == '+'));
         if (at < len && isdigit((unsigned char)text[at])) {
@@ -101,6 +122,7 @@ bool nt_figure_parse(const char *text, size_t len, struct nt_figure *ret)
     if (!nt_parse_local(text, n, false, &f.value)) {
         return false;
     }
+    f.step = step_of(text, digits, n, f.value);
     while (n < len && isspace((unsigned char)text[n])) {
         n++;
     }
@@ -113,7 +135,9 @@ bool nt_figure_parse(const char *text, size_t len, struct nt_figure *ret)
         return false;
     }
     nt_text_plain(f.unit);
-    f.value *= scale(f.unit);
+    factor = scale(f.unit);
+    f.value *= factor;
+    f.step *= factor;
     *ret = f;
     return true;
 }

@@ -11,6 +11,7 @@
 
 struct nt_figure {
     double value;
+    double step;   /* what one more in the last digit would be: 0.1 of "82.2", 100 of "1.2k" */
     char unit[16]; /* "s", "tok/s", "" */
 };
 /* "82.2", "1,234.5 tok/s", "1.2k", "980 ms", "12 GB/s": the whole text, blanks around it aside. */
