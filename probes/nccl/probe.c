@@ -30,6 +30,23 @@ static int env_number(const char *name, unsigned *ret, struct nt_err *err)
     return 0;
 }
 
+static int where_on_host(struct nt_probe *p, struct nt_err *err)
+{
+    unsigned first = 0;
+    int rc = 0;
+    p->host_ranks = p->world;
+    if (getenv(NT_ENV_HOST_FIRST) != NULL) {
+        rc = env_number(NT_ENV_HOST_FIRST, &first, err);
+        rc = rc == 0 ? env_number(NT_ENV_HOST_RANKS, &p->host_ranks, err) : rc;
+    }
+    if (rc == 0 && (p->rank < first || p->rank - first >= p->host_ranks)) {
+        rc = nt_fail(err, NT_E_INVAL, 0, "rank %u is none of the %u of this host, from %u on",
+                     p->rank, p->host_ranks, first);
+    }
+    p->host_rank = p->rank - first;
+    return rc;
+}
+
 static int where_am_i(struct nt_probe *p, const char **ret_driver, struct nt_err *err)
 {
     const char *driver = getenv(NT_ENV_DRIVER);
@@ -39,6 +56,9 @@ static int where_am_i(struct nt_probe *p, const char **ret_driver, struct nt_err
     }
     if (rc == 0 && (p->world == 0 || p->rank >= p->world)) {
         rc = nt_fail(err, NT_E_INVAL, 0, "rank %u of %u", p->rank, p->world);
+    }
+    if (rc == 0) {
+        rc = where_on_host(p, err);
     }
     if (rc == 0 && driver == NULL) {
         rc = nt_fail(err, NT_E_INVAL, 0, "%s is not set; this program is started by nccltune",
@@ -57,7 +77,7 @@ static int say_hello(struct nt_probe *p, struct nt_err *err)
     unsigned devices = 0;
     int rc = nt_dev_count(&devices, err);
     if (rc == 0) {
-        rc = nt_dev_describe(p->rank % devices, &info, err);
+        rc = nt_dev_describe(p->host_rank % devices, &info, err);
     }
     if (rc == 0) {
         rc = nt_nccl_open(&p->nccl, err);
@@ -234,7 +254,7 @@ static int pick_core(struct nt_probe *p, const char *pci, struct nt_err *err)
 {
     uint32_t missing = 0;
     int rc;
-    nt_cpu_find(&p->cpu, p->rank, p->world, pci);
+    nt_cpu_find(&p->cpu, p->host_rank, p->host_ranks, pci);
     rc = nt_probe_meet(p, NT_CPU_TRIES - p->cpu.ntried, nt_now_ns() + 30 * UINT64_C(1000000000),
                        &missing, err);
     if (rc == 0 && missing < NT_CPU_TRIES) {

@@ -14,6 +14,7 @@ enum { NT_KNOWN_CALLS = 1 << 14 };
 
 struct nt_probe {
     unsigned rank, world;
+    unsigned host_rank, host_ranks; /* among those of this host */
     unsigned device;
     int capability; /* of the device, from init on */
     struct nt_link *link;

@@ -26,6 +26,9 @@ enum { NT_PROTOCOL_VERSION = 1, NT_LINE_MAX = 1 << 20, NT_MAX_SAMPLES = 4096, NT
 #define NT_ENV_RANK   "NCCLTUNE_RANK"
 #define NT_ENV_WORLD  "NCCLTUNE_WORLD"
 #define NT_ENV_DRIVER "NCCLTUNE_DRIVER" /* unix:PATH or tcp:HOST:PORT:SECRET */
+/* And two more where the ranks are on several hosts: the first rank of this one, and how many. */
+#define NT_ENV_HOST_FIRST "NCCLTUNE_HOST_FIRST"
+#define NT_ENV_HOST_RANKS "NCCLTUNE_HOST_RANKS"
 
 enum nt_msg_type {
     NT_MSG_HELLO,

@@ -290,6 +290,17 @@ static void add_ours(struct nt_buf *out)
     }
 }
 
+/* Which of the ranks are here: for those that share out what a host has. */
+static void add_place(const struct agent *a, struct nt_buf *out)
+{
+    char number[16];
+
+    (void)snprintf(number, sizeof(number), "%u", a->first);
+    add(out, "NCCLTUNE_HOST_FIRST", strlen("NCCLTUNE_HOST_FIRST"), number);
+    (void)snprintf(number, sizeof(number), "%u", a->world);
+    add(out, "NCCLTUNE_HOST_RANKS", strlen("NCCLTUNE_HOST_RANKS"), number);
+}
+
 static int listen_here(struct agent *a, struct nt_err *err)
 {
     char path[PATH_SIZE];
@@ -357,6 +368,7 @@ static int read_start(struct agent *a, const struct nt_frame *f, struct start *s
         }
     }
     add_ours(&s->text);
+    add_place(a, &s->text);
     s->env = strings(&s->text);
     if (s->args == NULL || s->env == NULL || s->text.failed || !good) {
         return nt_fail(err, NT_E_PROTO, 0, "what is to be started is not whole");
