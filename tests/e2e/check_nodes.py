@@ -165,7 +165,7 @@ def kill_node(place, check, patience_s=60):
     seen, since = None, 0.0
     while time.monotonic() < end:
         agents = [pid for pid in place.processes() if environ_of(pid).get(b"NCCLTUNE_NODE") == b"node-b"
-                  and b"nccltune-agent" in words_of(pid)]
+                  and b"nccltune-agent" in words_of(pid) and name_of(pid) != b"nt-guard\n"]
         now = tuple(agents)
         if agents and now == seen and time.monotonic() - since > 1.5:
             for pid in agents:
@@ -184,6 +184,13 @@ def environ_of(pid):
     except OSError:
         return {}
     return dict(v.split(b"=", 1) for v in raw.split(b"\0") if b"=" in v)
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_bytes()
+    except OSError:
+        return b""
 
 
 def words_of(pid):
@@ -260,6 +267,10 @@ def part_check(build, check):
         check.ends("check", p.run(*words, "--launch", "srun"), 0, "it holds")
         check.clean("check", p)
         check.ends("show", p.run("show", p.out), 0, "4 ranks on 2 nodes")
+        check.ends("doctor", p.run("doctor", "--launch", "srun", "--nodes", 2), 1, "on 0 of 2 hosts")
+        check.ends("doctor, a node short", p.run("doctor", "--launch", "srun", "--nodes", 2, "--launch-wait", "6s",
+                                                 env={"FAKE_FAULT": "short:1"}), 3, "number 1")
+        check.clean("doctor", p)
         rc, out, err = p.run("topo", "--machine")
         check.that(rc == 0 and "kernel" in json.loads(out), f"topo --machine: {rc}\n{out}{err}")
         check.ends("topo --machine FILE", p.run("topo", "--machine", p.out), 2, "takes no file")

@@ -12,14 +12,19 @@
 #include "schema/tunables.h"
 #include "tuner/base/json.h"
 #include "tuner/base/text.h"
+#include "tuner/cli/nodes.h"
+#include "tuner/cli/where.h"
+#include "tuner/deliver/doctor_hosts.h"
+#include "tuner/deliver/machine.h"
 #include "tuner/deliver/scan.h"
 
-enum { MAX_PIDS = 4096, MAX_OUTPUT = 16 << 20 };
+enum { MAX_PIDS = 4096, MAX_OUTPUT = 16 << 20, HOSTS_MS = 120000 };
 
 struct doctor_args {
     const char *format, *proc, *active;
     bool watch, clean, dry_run;
     uint64_t interval_ns, older_ns;
+    struct nt_nodes_args on;
 };
 static const char *const formats[] = {"text", "json", NULL};
 static const struct doctor_args doctor_defaults = {
@@ -43,6 +48,9 @@ static const struct nt_opt doctor_opts[] = {
            "7d)"),
     NT_OPT(NT_O_FLAG, doctor_args, dry_run, "dry-run", 'n', NULL,
            "--clean: say what would be removed"),
+    NT_NODES_OPTS(doctor_args),
+    NT_NODES_COUNT(doctor_args, "--launch: nodes (default: as many as --hosts, or the "
+                                "allocation's)"),
     NT_OPT(NT_O_STR, doctor_args, proc, "proc", 0, "DIR", "folder of processes (default /proc)"),
     NT_OPT(NT_O_STR, doctor_args, active, "active", 0, "FILE",
            "the active file (default /run/nccltune/active)"),
@@ -121,16 +129,20 @@ static void print_text(const struct nt_scan *s, const struct group *g, struct nt
 static void print_json(const struct nt_scan *s, const struct group *g, struct nt_buf *out)
 {
     json_t *list = json_array(), *o;
+    char host[80] = "", driver[64] = "";
+
+    (void)gethostname(host, sizeof(host) - 1);
+    nt_machine_driver(driver, sizeof(driver));
 
     for (size_t i = 0; i < s->n; i++) {
         (void)json_array_append_new(list,
                                     nt_doctor_verdict_json(&s->v[i]->facts, &s->v[i]->verdict));
     }
-    o = json_pack("{s:b, s:s, s:b, s:i, s:i, s:s, s:o, s:o, s:o, s:i}", "applied", g->job.applied,
-                  "verdict", g->job.text, "ranks_disagree", g->job.disagree, "counted",
-                  (int)g->job.counted, "applied_in", (int)g->job.by_verdict[NT_DR_APPLIED],
-                  "active", s->world.active, "processes", list, "calls",
-                  nt_doctor_calls_json(&g->calls), "backends",
+    o = json_pack("{s:s, s:s, s:b, s:s, s:b, s:i, s:i, s:s, s:o, s:o, s:o, s:i}", "host", host,
+                  "driver", driver, "applied", g->job.applied, "verdict", g->job.text,
+                  "ranks_disagree", g->job.disagree, "counted", (int)g->job.counted, "applied_in",
+                  (int)g->job.by_verdict[NT_DR_APPLIED], "active", s->world.active, "processes",
+                  list, "calls", nt_doctor_calls_json(&g->calls), "backends",
                   nt_doctor_backends_json(&g->backends), "unreadable", (int)s->unreadable);
     nt_json_dump(o, true, out);
     nt_buf_puts(out, "\n");
@@ -250,6 +262,119 @@ static int clean(const struct doctor_args *a, struct nt_err *err)
                                    : rc;
 }
 
+/* ---- several hosts ---- */
+
+static int judge_hosts(const struct doctor_args *a, const struct nt_doctor_host *hosts, size_t n,
+                       struct nt_err *err)
+{
+    struct nt_doctor_hosts h;
+    struct nt_buf out;
+    json_t *o = NULL;
+    int rc = nt_doctor_hosts(hosts, n, &h, err);
+
+    if (rc != 0) {
+        return rc;
+    }
+    nt_buf_init(&out, MAX_OUTPUT);
+    if (strcmp(a->format, "json") == 0) {
+        o = nt_doctor_hosts_json(&h);
+        nt_json_dump(o, true, &out);
+        nt_buf_puts(&out, "\n");
+    } else {
+        nt_doctor_hosts_text(&h, &out);
+    }
+    (void)fputs(nt_buf_str(&out), stdout);
+    rc = out.failed  ? nt_fail(err, NT_E_NOMEM, 0, "doctor")
+         : h.applied ? 0
+                     : -NT_E_NO; /* the text has said it */
+    json_decref(o);
+    nt_buf_done(&out);
+    nt_doctor_hosts_done(&h);
+    return rc;
+}
+
+/* What `doctor --format json` said on each host, in files. */
+static int compare_files(const struct doctor_args *a, unsigned n, char **files, struct nt_err *err)
+{
+    struct nt_doctor_host *hosts = calloc(n, sizeof(*hosts));
+    json_t **docs = (json_t **)calloc(n, sizeof(docs[0]));
+    int rc = hosts == NULL || docs == NULL || n > NT_DOCTOR_HOSTS
+                 ? nt_fail(err, NT_E_INVAL, 0, "more than %d hosts", NT_DOCTOR_HOSTS)
+                 : 0;
+
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        rc = nt_json_load(files[i], MAX_OUTPUT, &docs[i], err);
+        if (rc == 0) {
+            hosts[i] = (struct nt_doctor_host){.name = files[i], .doc = docs[i]};
+        }
+    }
+    rc = rc == 0 ? judge_hosts(a, hosts, n, err) : rc;
+    for (unsigned i = 0; docs != NULL && i < n; i++) {
+        json_decref(docs[i]);
+    }
+    free((void *)docs);
+    free(hosts);
+    return rc;
+}
+
+/* Exit code 1 of a doctor is an answer. A host is called what the launcher calls it. */
+static int hosts_of(const struct nt_nodes *nodes, struct nt_doctor_host *hosts, json_t **docs,
+                    struct nt_err *err)
+{
+    for (size_t i = 0; i < nodes->n; i++) {
+        const struct nt_node_said *s = &nodes->v[i];
+        int rc = s->status == 0 || s->status == 1
+                     ? nt_json_parse(nt_buf_str(&s->text), s->text.len, "doctor", &docs[i], err)
+                     : nt_fail(err, NT_E_MISSING, 0, "doctor ended with %lld: %.200s",
+                               (long long)s->status, nt_buf_str(&s->text));
+        if (rc != 0) {
+            return nt_wrap(err, rc, "%s", s->host);
+        }
+        (void)json_object_set_new(docs[i], "host", json_string(s->host));
+        hosts[i] = (struct nt_doctor_host){.name = s->host, .doc = docs[i]};
+    }
+    return 0;
+}
+
+static int ask_hosts(const struct doctor_args *a, struct nt_err *err)
+{
+    static const char *const no_more[] = {NULL};
+    const char *args[] = {"doctor", "--format", "json", NULL};
+    struct nt_over *over = calloc(1, sizeof(*over));
+    struct nt_nodes *nodes = calloc(1, sizeof(*nodes));
+    struct nt_doctor_host hosts[NT_REMOTE_HOSTS];
+    json_t *docs[NT_REMOTE_HOSTS] = {NULL};
+    char self[PATH_MAX];
+    int rc = over == NULL || nodes == NULL ? nt_fail(err, NT_E_NOMEM, 0, "doctor")
+                                           : nt_over_open(&a->on, over, err);
+
+    rc = rc == 0 ? nt_where_self(self, sizeof(self), err) : rc;
+    rc = rc == 0 ? nt_nodes_ask(&over->remote, self, args, no_more, getenv("TMPDIR"), HOSTS_MS,
+                                nodes, err)
+                 : rc;
+    rc = rc == 0 ? hosts_of(nodes, hosts, docs, err) : rc;
+    rc = rc == 0 ? judge_hosts(a, hosts, nodes->n, err) : rc;
+    for (size_t i = 0; i < NT_REMOTE_HOSTS; i++) {
+        json_decref(docs[i]);
+    }
+    if (nodes != NULL) {
+        nt_nodes_done(nodes);
+    }
+    free(nodes);
+    free(over);
+    return rc;
+}
+
+/* Words that are no numbers are files: of several hosts then. */
+static bool are_files(unsigned nargs, char **args)
+{
+    unsigned files = 0;
+    for (unsigned i = 0; i < nargs; i++) {
+        files += strspn(args[i], "0123456789-") != strlen(args[i]) && access(args[i], F_OK) == 0;
+    }
+    return nargs > 0 && files == nargs;
+}
+
 static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct doctor_args *a = opts;
@@ -265,9 +390,19 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
     if (pids == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "doctor");
     }
+    if (a->on.launch != NULL || a->on.hosts != NULL || are_files(nargs, args)) {
+        free(pids);
+        if (a->watch || (a->on.launch != NULL && nargs > 0)) {
+            return nt_fail(err, NT_E_INVAL, 0, "several hosts: neither --watch nor PIDs");
+        }
+        return nargs > 0 ? compare_files(a, nargs, args, err) : ask_hosts(a, err);
+    }
     for (unsigned i = 0; rc == 0 && i < nargs; i++) {
         uint64_t v = 0;
-        rc = nt_wrap(err, nt_parse_u64(args[i], &v, err), "PID");
+        if (nt_parse_u64(args[i], &v, NULL) != 0) {
+            rc = nt_fail(err, NT_E_INVAL, 0, "'%.200s' is neither a process's number nor a file",
+                         args[i]);
+        }
         if (rc == 0 && (v == 0 || v > INT32_MAX)) {
             rc = nt_fail(err, NT_E_INVAL, 0, "%s is no number of a process", args[i]);
         }
@@ -291,7 +426,7 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
 const struct nt_command nt_cmd_doctor = {
     .name = "doctor",
     .summary = "what each live process really got of a profile",
-    .args = "[PID...]",
+    .args = "[PID... | FILE...]",
     .max_args = MAX_PIDS,
     .opts = doctor_opts,
     .defaults = &doctor_defaults,
@@ -305,6 +440,9 @@ const struct nt_command nt_cmd_doctor = {
         "the processes that have NCCL and a GPU, or have made a communicator; not those that only "
         "started such ranks.\n\nExit code 0 when the same profile is "
         "applied in all that count, 1 when not."
+        "\n\nA job over several hosts: FILEs hold what `doctor --format json` printed on each of "
+        "them; or --launch runs it there. Profile, NCCL, driver and NCCL's variables are held "
+        "against each other, and there is one verdict for the whole job."
         "\n\nA receipt stays when its process ends, so that it can still be read. --clean removes "
         "those that are old; beyond 512 the oldest dead ones go, which the plugins see to by "
         "themselves."};

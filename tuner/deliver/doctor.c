@@ -1,4 +1,5 @@
 #include "tuner/deliver/doctor.h"
+#include "schema/tunables.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -476,6 +477,28 @@ void nt_doctor_job(const struct nt_doctor_verdict *v, size_t n, bool disagree,
     }
 }
 
+/* NCCL's settings at the process's start: what another host's doctor is held against. */
+static json_t *settings_json(const struct nt_proc *p)
+{
+    json_t *o = json_object();
+
+    for (size_t at = 0; p->environ_known && at < p->environ_len;
+         at += strlen(p->environ + at) + 1) {
+        const char *word = p->environ + at, *eq = strchr(word, '=');
+        char name[NT_RECEIPT_NAME], value[NT_RECEIPT_CHANGE_VALUE];
+        const struct nt_tunable *t;
+        if (eq == NULL || (size_t)(eq - word) >= sizeof(name) || strncmp(word, "NCCL_", 5) != 0) {
+            continue;
+        }
+        (void)snprintf(name, sizeof(name), "%.*s", (int)(eq - word), word);
+        t = nt_tunable_any(name);
+        if (t != NULL && (t->flags & NT_F_DEBUG) == 0) {
+            (void)json_object_set_new(o, name, json_string(nt_clean(eq + 1, value, sizeof(value))));
+        }
+    }
+    return o;
+}
+
 json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_doctor_verdict *v)
 {
     json_t *reasons = json_array(), *nccl = json_array(), *changes = json_array();
@@ -499,11 +522,12 @@ json_t *nt_doctor_verdict_json(const struct nt_doctor_facts *f, const struct nt_
                           "communicators_before", (int)c.comms));
         }
     }
-    return json_pack("{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o}",
+    return json_pack("{s:I, s:I, s:s, s:s, s:b, s:s, s:s, s:i, s:i, s:i, s:o, s:o, s:o, s:o, s:o}",
                      "pid", (json_int_t)f->proc->pid, "uid", (json_int_t)f->proc->uid, "name",
                      f->proc->name, "verdict", nt_doctor_names[v->verdict], "counts", v->counts,
                      "profile", v->hash, "job", v->job, "communicators", (int)v->comms, "ranks",
                      (int)v->max_ranks, "nccl_version",
                      f->receipt != NULL ? (int)f->head.nccl_version : 0, "nccl", nccl, "changed",
-                     changes, "backends", nt_doctor_engine_json(f->engine), "reasons", reasons);
+                     changes, "backends", nt_doctor_engine_json(f->engine), "variables",
+                     settings_json(f->proc), "reasons", reasons);
 }

@@ -19,11 +19,19 @@ static void first_line(const char *path, char *out, size_t size)
     out[strcspn(out, "\n")] = '\0';
 }
 
+void nt_machine_driver(char *out, size_t size)
+{
+    char line[256];
+
+    first_line("/proc/driver/nvidia/version", line, sizeof(line));
+    nt_driver_version(line, out, size);
+}
+
 void nt_machine_read(const struct nt_machine_opts *opts, const struct nt_command_line *command,
                      struct nt_machine *ret)
 {
     struct utsname u;
-    char folder[PATH_MAX], cache[PATH_MAX + 16], line[256];
+    char folder[PATH_MAX], cache[PATH_MAX + 16];
     bool has_cache;
     int rc;
 
@@ -39,8 +47,7 @@ void nt_machine_read(const struct nt_machine_opts *opts, const struct nt_command
     }
     ret->clocks = nt_clocks_read(opts->nvml, ret->driver, ret->cuda);
     if (ret->driver[0] == '\0') {
-        first_line("/proc/driver/nvidia/version", line, sizeof(line));
-        nt_driver_version(line, ret->driver, sizeof(ret->driver));
+        nt_machine_driver(ret->driver, sizeof(ret->driver));
     }
     if (uname(&u) == 0) {
         (void)snprintf(ret->kernel, sizeof(ret->kernel), "%.79s", u.release);

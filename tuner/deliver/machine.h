@@ -31,6 +31,9 @@ void nt_machine_done(struct nt_machine *m);
 /* Driver, CUDA, identity, findings, libraries, clocks, kernel, host. The caller owns it. */
 json_t *nt_machine_json(const struct nt_machine *m);
 
+/* The display driver's version, "" where there is none. */
+void nt_machine_driver(char *out, size_t size);
+
 /* Clocks, power limit, temperature and reasons to slow down of all GPUs, and the driver's versions
  * (each may be NULL; written only when told). NULL when NVML is not there. */
 json_t *nt_clocks_read(const char *nvml, char driver[64], char cuda[16]);

@@ -207,8 +207,8 @@ static void conf_lines(const char *text, struct nt_buf *out)
     for (size_t len; text != NULL && *text != '\0'; text += len + (text[len] == '\n')) {
         len = strcspn(text, "\n");
         if (strncmp(text, "conf_", 5) == 0) {
+            nt_buf_puts(out, out->len > 0 ? ", " : "");
             nt_buf_add(out, text, len);
-            nt_buf_puts(out, " ");
         }
     }
 }

@@ -591,8 +591,15 @@ static void remove_dir(struct agent *a)
 static int serve(struct agent *a, int fd, const struct nt_buf *who, struct nt_err *err)
 {
     static const int signums[3] = {SIGTERM, SIGINT, SIGHUP};
-    int rc = make_dir(a, err);
+    sigset_t ends, before;
+    int rc;
 
+    (void)sigemptyset(&ends);
+    for (size_t i = 0; i < 3; i++) {
+        (void)sigaddset(&ends, signums[i]);
+    }
+    (void)pthread_sigmask(SIG_BLOCK, &ends, &before); /* from the folder on, we end in order */
+    rc = make_dir(a, err);
     if (rc == 0 && (rc = uv_loop_init(&a->loop)) != 0) {
         rc = nt_fail(err, NT_E_MISSING, -rc, "no event loop can be made");
     }
@@ -609,6 +616,7 @@ static int serve(struct agent *a, int fd, const struct nt_buf *who, struct nt_er
         a->signals[i].data = a;
         (void)uv_signal_start(&a->signals[i], on_signal, signums[i]);
     }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     a->driver.data = a->listener.data = a->timer.data = a;
     nt_tunnel_init(&a->tunnel, &a->loop, driver(a), all_closed, a);
     rc = uv_tcp_open(&a->driver, fd);
