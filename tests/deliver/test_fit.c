@@ -188,6 +188,36 @@ static void test_placement(void **state)
     }
 }
 
+/* A profile of several nodes is held against one of them, and says which communicators it serves.
+ */
+static void test_nodes(void **state)
+{
+    static const struct {
+        unsigned nodes;
+        const char *says;
+    } rows[] = {{1, NULL}, {2, "2 nodes with 4 ranks each"}};
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        static struct nt_fit fit;
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_machine none = {.topology = NULL};
+        const struct nt_fit_item *said = NULL;
+
+        p->rig = NT_RIG_NCCL;
+        p->ranks = 8;
+        p->nodes = rows[i].nodes;
+        nt_fit(p, &none, &(struct nt_fit_opts){.allow_rig = -1}, &fit);
+        for (size_t k = 0; k < fit.n; k++) {
+            said = strstr(fit.v[k].text, "ranks each") != NULL ? &fit.v[k] : said;
+        }
+        assert_int_equal(said != NULL, rows[i].says != NULL);
+        assert_true(said == NULL || strstr(said->text, rows[i].says) != NULL);
+        assert_true(said == NULL || !said->stops);
+        nt_profile_free(p);
+    }
+}
+
 /* What is named makes it fit; nothing is named where nothing would. */
 static void test_forced_by(void **state)
 {
@@ -336,9 +366,10 @@ static void test_apply_empty(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_fit),       cmocka_unit_test(test_forced_by),
-        cmocka_unit_test(test_placement), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_apply),     cmocka_unit_test(test_apply_empty),
+        cmocka_unit_test(test_fit),         cmocka_unit_test(test_forced_by),
+        cmocka_unit_test(test_placement),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_nodes),       cmocka_unit_test(test_apply),
+        cmocka_unit_test(test_apply_empty),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -261,6 +261,17 @@ static void fit_placement(const struct nt_profile *p, const struct nt_machine *m
     }
 }
 
+/* Rows are for exact numbers of ranks and nodes; process variables reach every communicator. */
+static void fit_nodes(const struct nt_profile *p, const struct nt_fit_opts *o, struct nt_fit *f)
+{
+    if (p->nodes > 1 && p->rig == NT_RIG_NCCL) {
+        add(f, o, NT_FIT_NOTE, NULL, false,
+            "measured on %u nodes with %u ranks each: its rows serve communicators of %u ranks on "
+            "%u nodes, every other one is NCCL's own choice; all nodes need the same profile",
+            p->nodes, p->ranks / p->nodes, p->ranks, p->nodes);
+    }
+}
+
 static void fit_site(const struct nt_profile *p, const struct nt_fit_opts *o, struct nt_fit *f)
 {
     for (size_t i = 0; i < p->site.n; i++) {
@@ -289,5 +300,6 @@ void nt_fit(const struct nt_profile *p, const struct nt_machine *m, const struct
     }
     fit_nccl(p, m, opts, ret);
     fit_placement(p, m, opts, ret);
+    fit_nodes(p, opts, ret);
     fit_site(p, opts, ret);
 }

@@ -17,6 +17,7 @@
 #include "tuner/base/cli.h"
 #include "tuner/base/text.h"
 #include "tuner/launch/greet.h"
+#include "tuner/launch/loop.h"
 #include "tuner/launch/shm_names.h"
 #include "tuner/launch/tunnel.h"
 
@@ -89,15 +90,13 @@ static void all_closed(void *data)
     close_if_open(&a->driver);
 }
 
-/* Nothing of ours runs any more: the loop ends when these are closed. */
+/* Nothing of ours runs any more: the loop ends when these are closed. Once. */
 static void leave(struct agent *a)
 {
     (void)uv_read_stop(driver(a));
     close_if_open(&a->listener);
     close_if_open(&a->timer);
-    for (size_t i = 0; i < 3; i++) {
-        close_if_open(&a->signals[i]);
-    }
+    nt_loop_close_signals(a->signals, 3, true); /* what is left to do is to clear up */
     if (!nt_tunnel_close(&a->tunnel)) {
         all_closed(a);
     }
