@@ -1,6 +1,6 @@
 """Whole jobs by the program itself.
 
-usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake backends
+usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake backends chunks
 NT_E2E_KILLS: random steps at which the driver is killed (default 6)
 """
 import json
@@ -507,8 +507,51 @@ def wrong_backends(p, check):
     check.that(rows and all(r["backend"] == "ipc" for r in rows), "a refusal at one size is one of all:", rows)
 
 
+# ------------------------------------------------------------------ chunk sizes
+
+CHUNKED = ("SELECT s.label, count(*), min(x.label), max(x.label) FROM trial AS t JOIN setting AS s ON s.id = t.setting_id "
+           "LEFT JOIN executed AS x ON x.id = t.executed_id WHERE t.job_id = ? AND s.chunk_bytes > 0 GROUP BY 1 ORDER BY 1")
+
+
+def part_chunks(build, check):
+    """Found, confirmed, published, named; the same after a kill; not looked for where NCCL asks for none, or in a hurry."""
+    with Place(build) as p:
+        asks = ["--env", "WORLD_CHUNK=1048576"]
+        words = [*p.world(sizes="1K,4M,16M"), "--effort", "standard"]
+        check.ends("a NCCL that asks for chunks", p.tune(*words, *asks), 0, "faster by the table")
+        rows = profile(p)["products"]["table"]["rows"]
+        with_chunk = [r for r in rows if r.get("chunk_bytes", 0) > 0]
+        check.that(with_chunk and all(r["chunk_bytes"] == 262144 and r["algo"] == "ring" for r in with_chunk), "rows:", rows)
+        check.that(max(r["max_bytes"] for r in with_chunk) == 16 << 20, "rows:", rows)
+        kept = p.sql(CHUNKED, 1)
+        check.that(any("asked-chunk=256K" in label for label, *_ in kept), "settings:", kept)
+        check.that(all(low == high for _, _, low, high in kept), "a tuple of several executions:", kept)
+        own = p.sql("SELECT DISTINCT own_chunk_bytes FROM trial WHERE job_id = 1 AND executed_id IS NOT NULL AND own_chunk_bytes > 0")
+        check.that(own == [(1048576,)], "NCCL's own:", own)
+        alone = p.sql("SELECT count(*) FROM setting WHERE chunk_bytes = 0 AND algo = 'ring' AND proto = 'simple'")[0][0]
+        check.that(alone > 0, "the leaders without a chunk are no settings of their own")
+        check.ends("show", p.run("show", p.out), 0, "asked-chunk=256K, executed on")
+        check.ends("decide", p.run("decide", p.out, "--collective", "all_reduce", "--bytes", "16M"), 0, "asked-chunk=256K")
+        check.ends("trials", p.run("query", "--db", p.db, "--view", "trials"), 0, "asked-chunk=256K")
+        check.ends("export", p.run("export", p.out, "--format", "tuner-csv"), 0, "asks for a chunk size, for which this form has no column")
+        first = p.sql("SELECT min(t.seq) FROM trial AS t JOIN setting AS s ON s.id = t.setting_id WHERE s.chunk_bytes > 0")[0][0]
+        start = p.sql("SELECT min(t.seq) FROM trial AS t JOIN setting AS s ON s.id = t.setting_id WHERE s.algo <> ''")[0][0]
+        rc, _, err = p.tune(*words, *asks, "-q", "--die-after", f"{first - start + 5}@race")
+        check.that(rc == -signal.SIGKILL, f"killed on the way: exit {rc} {err}")
+        check.ends("resumed", p.tune("-q", "--probe", p.probe, *asks, "--resume", 2), 0)
+        rows = profile(p)["products"]["table"]["rows"]
+        check.that({r.get("chunk_bytes") for r in rows if r["max_bytes"] > 4 << 20} == {262144}, "rows of the resumed:", rows)
+        for job, more in enumerate(([], [*asks, "--effort", "quick"]), start=3):
+            check.ends(f"without chunks {more}", p.tune(*words, *more), 0)
+            check.that(p.sql(CHUNKED, job) == [], f"job {job} asked for chunks:", p.sql(CHUNKED, job))
+        check.ends("dry run", p.tune(*words, "--dry-run"), 0, "chunks     tried at the leaders")
+        check.ends("dry run in a hurry", p.tune(*words, "--effort", "quick", "--dry-run"), 0, "chunks     NCCL's own")
+        check.clean("chunks", p)
+
+
 PARTS = {"input": part_input, "machine": part_machine, "database": part_database, "faults": part_faults,
-         "signals": part_signals, "kill": part_kill, "fake": part_fake, "backends": part_backends}
+         "signals": part_signals, "kill": part_kill, "fake": part_fake, "backends": part_backends,
+         "chunks": part_chunks}
 
 
 def main():

@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/plugin/host.h"
+#include "tests/probe/ranks.h"
 
 enum { AR = 4 }; /* all_reduce */
 enum { TREE, RING };
@@ -128,11 +130,94 @@ static void test_chunk_below_v6(void **state)
     host_clean(&d);
 }
 
+/* ---- two ranks of a (fake) NCCL that loads the plugin as it would any ---- */
+
+static const struct nt_table_row pair[] = {{.coll = AR,
+                                            .nranks = 2,
+                                            .nnodes = 1,
+                                            .min_bytes = 8192,
+                                            .max_bytes = 32768,
+                                            .algo = RING,
+                                            .proto = SIMPLE,
+                                            .channels = 2,
+                                            .chunk_bytes = 65536}};
+
+/* What a call of 16 KiB executed; plugin: a path, or none. chunks: the file that tells them. */
+static struct nt_executed executed(const struct host_dir *d, const char *plugin, int version,
+                                   const char *chunks)
+{
+    char texts[6][400];
+    const char *env[8] = {NULL};
+    const struct nt_measure m = {.id = 1,
+                                 .cs = {.bytes = 16384, .coll = NT_ALL_REDUCE, .dtype = NT_FP32},
+                                 .call = NT_CALL_DEFAULT,
+                                 .samples = 1,
+                                 .inner = 1,
+                                 .verify = NT_VERIFY_BOTH,
+                                 .flags = NT_M_READBACK,
+                                 .deadline_ms = 20000};
+    struct nt_msg ready, got[RANKS_MAX];
+    struct nt_executed x;
+    struct ranks r;
+
+    (void)snprintf(texts[0], sizeof(texts[0]), "NCCL_TUNER_PLUGIN=%s", plugin);
+    (void)snprintf(texts[1], sizeof(texts[1]), "FAKE_NCCL_VERSION=%d", version);
+    (void)snprintf(texts[2], sizeof(texts[2]), "FAKE_NCCL_CHUNKS=%s", chunks);
+    (void)snprintf(texts[3], sizeof(texts[3]), "NCCLTUNE_PROFILE=%s", d->hash);
+    (void)snprintf(texts[4], sizeof(texts[4]), "NCCLTUNE_TABLE=%s", d->table);
+    (void)snprintf(texts[5], sizeof(texts[5]), "NCCLTUNE_RECEIPTS=%s", d->receipts);
+    for (size_t i = 0; i < COUNT(texts); i++) {
+        env[i] = texts[i];
+    }
+    ranks_start(&r, 2, env);
+    ranks_init(&r, 1 << 16, true);
+    for (unsigned i = 0; i < 2; i++) {
+        ranks_hear(&r, i, NT_MSG_READY, &ready);
+        nt_msg_done(&ready);
+    }
+    ranks_measure(&r, &m, got);
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(got[i].result.status, NT_ST_OK);
+        assert_int_equal(got[i].result.wrong, 0);
+    }
+    x = got[0].result.executed;
+    ranks_results_done(&r, got);
+    ranks_quit(&r);
+    return x;
+}
+
+static void test_delivered(void **state)
+{
+    struct nt_executed served, left, alone;
+    struct host_dir d;
+    char chunks[256], line[512] = "", want[512];
+    FILE *f;
+    (void)state;
+
+    host_dir(&d, pair, COUNT(pair));
+    (void)snprintf(chunks, sizeof(chunks), "%s/chunks", d.path);
+    alone = executed(&d, "none", 23007, chunks);
+    left = executed(&d, NT_TUNER_LIB, 22907, chunks); /* tuner ABI v5 */
+    assert_int_not_equal(access(chunks, F_OK), 0);
+    assert_true(nt_executed_equal(&left, &alone));
+    served = executed(&d, NT_TUNER_LIB, 23007, chunks);
+    assert_true(served.algo == RING && served.proto == SIMPLE && served.channels == 2);
+    assert_false(nt_executed_equal(&served, &alone));
+    f = fopen(chunks, "re");
+    assert_non_null(f);
+    assert_non_null(fgets(line, sizeof(line), f));
+    (void)fclose(f);
+    (void)snprintf(want, sizeof(want), "%s 16384 65536\n", NT_TUNER_LIB);
+    assert_string_equal(line, want);
+    host_clean(&d);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_chunk_below_v6),
+        cmocka_unit_test(test_delivered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

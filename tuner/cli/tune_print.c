@@ -34,6 +34,11 @@ void nt_tune_print_plan(const struct nt_spec *s)
                      nt_coll_names[x->coll], nt_format_bytes(x->bytes, bytes, sizeof(bytes)),
                      nt_mode_names[x->mode], x->calls);
     }
+    (void)printf(
+        "\nchunks     %s",
+        s->effort == NT_QUICK || s->rig == NT_RIG_RECORDING || s->rig == NT_RIG_MODEL
+            ? "NCCL's own"
+            : "tried at the leaders from 1M on, where NCCL asks for them (2.30.3 and later)");
     (void)printf("\nfixed      %s\nas found   %s\n", s->fixed[0] != '\0' ? s->fixed : "-",
                  s->as_found[0] != '\0' ? s->as_found : "as NCCL alone");
     for (size_t i = 0; i < s->nsettings; i++) {
