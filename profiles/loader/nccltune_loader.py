@@ -11,7 +11,7 @@
 #     !NAME=VALUE         set in any case
 #
 # The file is /run/nccltune/active, or the one that NCCLTUNE_ACTIVE names (not under -E or -I): a regular file
-# of root or of this user that nobody else can write to. NCCLTUNE_DISABLE=1 turns everything off. A process that
+# of root or of this user that nobody else can write to, in folders of which the same is true. NCCLTUNE_DISABLE=1 turns everything off. A process that
 # was already told of a profile (NCCLTUNE_PROFILE is set) is left as it is: one decision per job.
 #
 # Every start of every interpreter pays for what is written here, and for the memory that it touches: hence no
@@ -43,12 +43,28 @@ def _read(path, checked):
         os.close(fd)
 
 
+# That nobody else can exchange what a path names: every folder above it is root's or this user's, no link, and
+# not for others to write to, except root's with the sticky bit, as /tmp. (/run is root's: not asked there.)
+def _trusted(path):
+    if path[:1] != b"/":
+        raise ValueError
+    at = path.rfind(b"/")
+    while at > 0:
+        st = os.lstat(path[:at])
+        allowed = 0o022 if st.st_uid == 0 and st.st_mode & 0o1000 else 0
+        if st.st_mode & 0o170022 & ~allowed != 0o040000 or st.st_uid not in (0, os.geteuid()):
+            raise ValueError
+        at = path.rfind(b"/", 0, at)
+    return path
+
+
 def _apply():
     env = os.environb
     has = getattr(env, "_data", env)  # the dictionary behind it, which says ten times faster that a name is missing
     if has.get(b"NCCLTUNE_DISABLE", b"") not in (b"", b"0") or has.get(b"NCCLTUNE_PROFILE"):
         return
-    data = _read(ACTIVE if sys.flags.ignore_environment else has.get(b"NCCLTUNE_ACTIVE") or ACTIVE, True)
+    named = not sys.flags.ignore_environment and has.get(b"NCCLTUNE_ACTIVE")
+    data = _read(_trusted(named) if named else ACTIVE, True)
     head = b"nccltune-active 1\nboot=" + _read(BOOT_ID, False).strip() + b"\n"
     if not data.startswith(head) or not data.endswith(b"\n") or data.lstrip(PLAIN):
         return

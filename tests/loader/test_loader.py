@@ -60,8 +60,8 @@ class Loader(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         return done.stdout
 
-    def seen(self, *args, env=None, python=None):
-        return json.loads(self.run_python(*(args or ("-c", SHOW)), env=env, python=python))
+    def seen(self, *args, **how):
+        return json.loads(self.run_python(*(args or ("-c", SHOW)), **how))
 
     def assert_applied(self, seen):
         self.assertEqual(seen.get("NCCLTUNE_PROFILE"), HASH)
@@ -225,6 +225,36 @@ class Loader(unittest.TestCase):
             self.write(GOOD)
             os.chown(self.active, 12345, 12345)
             self.assert_nothing(self.seen())
+
+    def test_bad_folders(self):
+        """Who can write to a folder above the named file could exchange the file."""
+        above = self.dir / "above"
+        named = above / "folder" / "active"
+        named.parent.mkdir(parents=True)
+        named.write_text(GOOD, encoding="ascii")
+
+        def seen(path=named):
+            return self.seen(env={"NCCLTUNE_ACTIVE": os.fspath(path)}, cwd=named.parent)
+        self.write(None)
+        self.assert_applied(seen())
+        self.assert_applied(seen(above / "folder" / ".." / "folder" / "active"))
+        self.assert_nothing(seen("active"))
+        for folder in (named.parent, above):
+            for mode in (0o775, 0o757, 0o777):
+                with self.subTest(folder=folder.name, mode=oct(mode)):
+                    folder.chmod(mode)
+                    self.assert_nothing(seen())
+            folder.chmod(0o1777)  # as /tmp: root's own only
+            (self.assert_applied if os.geteuid() == 0 else self.assert_nothing)(seen())
+            folder.chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(above, 12345, 12345)
+            self.assert_nothing(seen())
+            os.chown(above, 0, 0)
+        link = self.dir / "link"
+        link.symlink_to(above)
+        self.assert_nothing(seen(link / "folder" / "active"))
+        self.assert_applied(seen())
 
     # ---- a virtual environment runs each .pth line twice ----
 
