@@ -58,7 +58,7 @@ struct nt_ab_answer {
     double told;         /* the smallest gain that so many pairs show, 4 times of 5; NAN */
     size_t more;         /* pairs more, after which `then` would be; 0: not known */
     double then;
-    bool coarse; /* more could be told only of figures with more digits */
+    bool coarse;             /* more could be told only of figures with more digits */
     double mean[NT_AB_ARMS]; /* geometric, of the pairs that count; NAN */
 };
 

@@ -127,8 +127,8 @@ void nt_checks_due(struct nt_service *s); /* queues those whose time has come */
 json_t *nt_profile_row_json(const struct nt_store_profile *p); /* NULL: out of memory */
 
 /* Starts `nccltune ARGS…`, whose stdout, JSON, answers the request. none: the answer where it says
- * that there is nothing (exit code 2); NULL: that is bad input. whole: rows that were cut off are no
- * answer. */
+ * that there is nothing (exit code 2); NULL: that is bad input. whole: rows that were cut off are
+ * no answer. */
 NT_MUST_CHECK int nt_ask_child(struct nt_exchange *x, const char *const *args, const char *input,
                                const char *none, bool whole, struct nt_err *err);
 
