@@ -256,9 +256,11 @@ char *nt_call_text(const struct nt_call *c, char *out, size_t size)
 {
     const char *backend = c->backend != NT_BE_NCCL ? nt_backend_names[c->backend] : "";
     const char *gap = *backend != '\0' && c->algo >= 0 ? " " : "";
-    char chunk[40], bytes[24];
-    (void)snprintf(chunk, sizeof(chunk), c->chunk_bytes > 0 ? " asked-chunk=%s" : "",
-                   nt_format_bytes(c->chunk_bytes, bytes, sizeof(bytes)));
+    char chunk[40] = "", bytes[24];
+    if (c->chunk_bytes > 0) {
+        (void)snprintf(chunk, sizeof(chunk), " asked-chunk=%s",
+                       nt_format_bytes(c->chunk_bytes, bytes, sizeof(bytes)));
+    }
     if (c->algo < 0) {
         (void)snprintf(out, size, "%s%s", *backend != '\0' ? backend : "default", chunk);
     } else if (c->channels == 0) {
