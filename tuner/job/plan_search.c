@@ -352,7 +352,8 @@ static bool push_next(struct nt_plan *p, uint32_t setting, uint32_t point)
         }
     }
     if (push_race(p, setting, point) ||
-        (!c->walk.done && (chunks_push(p, setting, point) || push_race(p, setting, point)))) {
+        (!c->walk.done &&
+         (chunks_push(p, setting, point) || (c->walk.begun && push_race(p, setting, point))))) {
         return true;
     }
     for (uint32_t k = 0; k < p->nmodes; k++) {
