@@ -122,9 +122,9 @@ static void test_passed_over(void **state)
     for (int pinned = 0; pinned < 2; pinned++) {
         struct nt_race *r = start(SPREAD, 8, 11);
         struct nt_standing s[8];
-        nt_race_pass(r, 0); /* never the default */
+        nt_race_pass(r, 0, true); /* never the default */
         for (uint32_t i = 3; i < 8; i++) {
-            nt_race_pass(r, i);
+            nt_race_pass(r, i, true);
         }
         if (pinned) {
             nt_race_pin(r, 5);
@@ -138,6 +138,22 @@ static void test_passed_over(void **state)
         }
         nt_race_free(r);
     }
+}
+
+/* What was passed over in one gang may be asked for in the next. */
+static void test_passed_over_in_a_gang(void **state)
+{
+    struct nt_race *r = start(SPREAD, 4, 11);
+    (void)state;
+    for (uint32_t gang = 0; gang < 2; gang++) {
+        struct nt_ask ask;
+        nt_race_pass(r, 2, gang == 0);
+        while (nt_race_next(r, gang, &ask)) {
+            measure(r, gang, &ask);
+        }
+        assert_int_equal(nt_race_standing(r, 2).blocks > 0, gang == 1);
+    }
+    nt_race_free(r);
 }
 
 /* The bound holds, and unknown arms are behind by nothing. */
@@ -232,6 +248,53 @@ static void test_a_pick_has_stood_in_gangs(void **state)
         }
         nt_race_free(r);
     }
+}
+
+static void tell(struct nt_race *r, uint32_t gang, uint32_t arm, double y, uint32_t blocks)
+{
+    for (uint32_t i = 0; i < blocks; i++) {
+        double noise = i % 2 == 0 ? 0.002 : -0.002;
+        assert_int_equal(nt_race_tell(r, gang, arm, y + noise, 20, NULL), 0);
+    }
+}
+
+/* In its last gang the default is half as fast again, so that all seem faster than it: also one
+ * that was seen in no other but the first, in which it lost. */
+static void test_a_slow_default_picks_nobody(void **state)
+{
+    (void)state;
+    for (uint32_t lost = 0; lost < 2; lost++) { /* the default itself is best, or another is */
+        struct nt_race *r = start(SPREAD, 3, 1);
+        for (uint32_t gang = 0; gang < 6; gang++) {
+            tell(r, gang, 0, gang == 5 ? 11.4 : 11.0, 2);
+            tell(r, gang, 1, lost == 0 ? 11.1 : 10.9, gang == 0 || lost == 1 ? 2 : 0);
+            tell(r, gang, 2, 11.1, gang == 0 ? 2 : gang == 5 ? 3 : 0);
+        }
+        assert_int_equal(nt_race_verdict(r).pick, lost);
+        nt_race_free(r);
+    }
+}
+
+/* All blocks of an arm in a gang are far off, and set aside by what other gangs say: they are not
+ * asked for without end, and the arm keeps its place. */
+static void test_a_gang_that_is_set_aside(void **state)
+{
+    struct nt_race *r = start(SPREAD, 3, 1);
+    struct nt_ask ask;
+    uint32_t asked = 0;
+    (void)state;
+    for (uint32_t gang = 0; gang < 3; gang++) {
+        tell(r, gang, 0, 11.0, 2);
+        tell(r, gang, 1, 10.9, 2);
+        tell(r, gang, 2, 10.95, 2);
+    }
+    while (nt_race_next(r, 3, &ask)) {
+        assert_true(asked++ < 200);
+        tell(r, 3, ask.arm, ask.arm == 1 ? 12.0 : ask.arm == 2 ? 10.95 : 11.0, 1);
+    }
+    assert_int_equal(nt_race_verdict(r).pick, 1);
+    assert_int_equal(nt_race_standing(r, 1).gangs, 4);
+    nt_race_free(r);
 }
 
 /* Calm neighbours make a race believe in a calm machine, noisy ones in a noisy one. */
@@ -636,9 +699,12 @@ int main(void)
         cmocka_unit_test(test_ties_go_to_fewer_channels),
         cmocka_unit_test(test_passed_over),
         cmocka_unit_test(test_added),
+        cmocka_unit_test(test_passed_over_in_a_gang),
         cmocka_unit_test(test_behind),
         cmocka_unit_test(test_saving),
         cmocka_unit_test(test_a_pick_has_stood_in_gangs),
+        cmocka_unit_test(test_a_slow_default_picks_nobody),
+        cmocka_unit_test(test_a_gang_that_is_set_aside),
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_nothing_but_the_default),
         cmocka_unit_test(test_no_baseline),

@@ -40,7 +40,7 @@ struct cell {
     uint32_t ncalls;
     bool explored, hopeless;
     bool outgrown[NT_ALGO_COUNT][NT_PROTO_COUNT]; /* far behind at a smaller size already */
-    bool passed; /* what is far behind in the first mode is not raced in the others */
+    bool passed; /* in this gang: what is far behind in the first mode, over in the others */
     struct chunk_walk walk;
     uint32_t combo, step; /* where the exploration stands: algo × proto, rung of the ladder */
     struct nt_race *race[NT_MODE_COUNT];

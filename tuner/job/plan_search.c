@@ -177,6 +177,14 @@ static bool lost_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum
            nt_race_standing(as_is->race[m], twin).state == NT_ARM_DROPPED;
 }
 
+/* Is a tuple not raced, by what was seen at smaller sizes or without the variables? */
+static bool is_no_match(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
+                        uint32_t arm)
+{
+    return is_outgrown(&p->settings[setting].cells[point], arm) ||
+           lost_as_is(p, setting, point, m, arm);
+}
+
 static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
     struct cell *c = &p->settings[setting].cells[point];
@@ -207,9 +215,7 @@ static bool new_races(struct nt_plan *p, uint32_t setting, uint32_t point)
                 nt_race_fail(c->race[m], i, c->arms[i].status);
                 continue;
             }
-            if (is_outgrown(c, i) || lost_as_is(p, setting, point, m, i)) {
-                nt_race_pass(c->race[m], i);
-            }
+            nt_race_pass(c->race[m], i, is_no_match(p, setting, point, m, i));
             if (m == explore_mode(p) && !isnan(c->arms[i].look_log)) {
                 tell_race(p, c->race[m], p->race_gang, i, c->arms[i].look_log,
                           c->arms[i].look_samples);
@@ -298,14 +304,16 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
 }
 
 /* A mode adds about the same to all tuples: on the recordings none that took 1.5 times the best
- * eager came within 20 % of the best in a graph. */
-static void pass_far_behind(struct nt_plan *p, struct cell *c)
+ * eager came within 20 % of the best in a graph. Once a gang, as one may have been disturbed. */
+static void pass_far_behind(struct nt_plan *p, uint32_t setting, uint32_t point)
 {
+    struct cell *c = &p->settings[setting].cells[point];
+
     for (uint32_t i = 1; i < c->narms; i++) {
-        if (nt_race_behind(c->race[explore_mode(p)], i) > log(FAR_BEHIND)) {
-            for (uint32_t k = 1; k < p->nmodes; k++) {
-                nt_race_pass(c->race[p->modes[k]], i);
-            }
+        bool behind = nt_race_behind(c->race[explore_mode(p)], i) > log(FAR_BEHIND);
+        for (uint32_t k = 1; k < p->nmodes && c->arms[i].status == NT_ST_OK; k++) {
+            nt_race_pass(c->race[p->modes[k]], i,
+                         behind || is_no_match(p, setting, point, p->modes[k], i));
         }
     }
     c->passed = true;
@@ -319,7 +327,7 @@ static bool push_race(struct nt_plan *p, uint32_t setting, uint32_t point)
 
     for (uint32_t k = 0; k < p->nmodes; k++) {
         if (k == 1 && !c->passed) {
-            pass_far_behind(p, c);
+            pass_far_behind(p, setting, point);
         }
         if (nt_race_next(c->race[p->modes[k]], p->race_gang, &ask)) {
             push_block(p, setting, point, p->modes[k], &ask);
@@ -480,6 +488,7 @@ void search_enter_gang(struct nt_plan *p, uint32_t setting)
     p->cursor = 0;
     for (uint32_t i = 0; i < p->npoints; i++) {
         p->order[i] = i;
+        p->settings[setting].cells[i].passed = false;
     }
     if (p->race_gang > 0) { /* the first explores, and learns from the sizes below */
         nt_rng_shuffle(&p->rng, p->order, p->npoints);

@@ -6,6 +6,7 @@
 
 void belief_init(struct belief *b, double z_drop, double z_stop)
 {
+    b->z_stop = z_stop;
     for (uint32_t df = BELIEF_KIND; df <= BELIEF_MOST; df++) {
         b->by[df].drop = nt_student_quantile(nt_normal_cdf(z_drop), df);
         b->by[df].stop = nt_student_quantile(nt_normal_cdf(z_stop), df);
@@ -48,6 +49,21 @@ uint32_t belief_arm_degrees(const struct fit *f, uint32_t arm)
 {
     const struct fit_arm *a = &f->arms[arm];
     return degrees(f, arm, arm, 1.0 / a->info, f->inter_var / a->gangs);
+}
+
+double belief_cautious(const struct belief *b, const struct fit *f, uint32_t arm)
+{
+    const struct fit_arm *a = &f->arms[arm];
+    return a->info > 0.0 ? a->effect + 0.5 * b->by[belief_arm_degrees(f, arm)].stop / b->z_stop /
+                                           sqrt(a->info)
+                         : INFINITY;
+}
+
+double belief_promise(const struct belief *b, const struct fit *f, uint32_t arm)
+{
+    const struct fit_arm *a = &f->arms[arm];
+    return a->info > 0.0 ? a->effect - b->by[belief_arm_degrees(f, arm)].stop / sqrt(a->info)
+                         : -INFINITY;
 }
 
 double belief_loss(const struct belief *b, double mean, double sd, uint32_t df)

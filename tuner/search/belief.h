@@ -14,6 +14,7 @@ struct belief {
     struct {
         double drop, stop, density; /* quantiles; the density's factor */
     } by[BELIEF_MOST + 1];          /* degrees of freedom, from BELIEF_KIND on */
+    double z_stop;
 };
 
 /* z: normal quantiles, whose levels those of t have too. */
@@ -26,5 +27,9 @@ uint32_t belief_degrees(const struct fit *f, uint32_t a, uint32_t b, double se);
 uint32_t belief_least_degrees(const struct fit *f, uint32_t a, uint32_t b);
 /* … and of an arm's effect. */
 uint32_t belief_arm_degrees(const struct fit *f, uint32_t arm);
+/* An arm's effect by half of what may be amiss, and what it may yet turn out to be; infinite of one
+ * that was not seen. */
+double belief_cautious(const struct belief *b, const struct fit *f, uint32_t arm);
+double belief_promise(const struct belief *b, const struct fit *f, uint32_t arm);
 /* Mean of max(0, x), x = mean + sd t: what is lost on average by believing that x is below 0. */
 double belief_loss(const struct belief *b, double mean, double sd, uint32_t df);

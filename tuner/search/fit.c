@@ -165,6 +165,7 @@ int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
     }
     if (rc == 0) {
         f->arms[arm].blocks++;
+        f->arms[arm].told |= 1U << gang;
         f->gangs[gang].blocks++;
         f->n_gangs = gang + 1 > f->n_gangs ? gang + 1 : f->n_gangs;
     }
@@ -362,6 +363,7 @@ static void redo_default_cell(struct fit *f)
         *c = (struct fit_cell){0};
         for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
             c->weight += f->gangs[g].marks[k].stray ? 0.0 : f->gangs[g].marks[k].weight;
+            c->told += f->gangs[g].marks[k].weight;
         }
         a->gangs += c->weight > 0.0;
         a->seen |= c->weight > 0.0 ? 1U << g : 0;
@@ -370,12 +372,43 @@ static void redo_default_cell(struct fit *f)
     }
 }
 
-/* Takes the levels off the arm's blocks: their median, and how far from it a full block may lie;
- * false when there is none. */
-static bool typical(struct fit *f, struct fit_arm *a, double *ret_mid, double *ret_limit)
+/* Where an arm's blocks lie, levels taken off: the middle of all, of each gang's, and of those; and
+ * how far off one may lie by how they scatter. */
+struct habit {
+    double mid, limit;
+    double of_gang[FIT_GANGS], weight[FIT_GANGS]; /* weight 0: it has no block there */
+    double mid_of_gangs, gang_limit;
+    bool several; /* gangs … */
+    bool agreed;  /* … and most lie near their middle */
+};
+
+/* Is a distance more than what the interaction by itself allows, and noise of so much weight? */
+static bool is_far(const struct fit *f, double off, double weight, double limit)
+{
+    return off > f->stray_least && off > limit &&
+           off > stray_sd * sqrt(f->block_var / weight + f->inter_var);
+}
+
+/* The middle of n values, and how far from it is far by their own robust spread: an arm may be
+ * noisier than others. Reorders x. */
+static double middle_of(double *x, size_t n, double *ret_limit)
+{
+    double mid = lower_median(x, n);
+    *ret_limit = 0.0;
+    if (n >= 4) {
+        for (size_t i = 0; i < n; i++) {
+            x[i] = fabs(x[i] - mid);
+        }
+        *ret_limit = stray_sd * 1.4826 * lower_median(x, n);
+    }
+    return mid;
+}
+
+/* Takes the levels off the arm's blocks; the middle of all of them, and the fastest. False where
+ * none has a level. */
+static bool take_off(struct fit *f, struct fit_arm *a, struct habit *h)
 {
     size_t n = 0;
-    double spread = 0.0;
     a->fastest = FIT_NONE;
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
         struct fit_obs *o = &f->obs[i];
@@ -386,45 +419,82 @@ static bool typical(struct fit *f, struct fit_arm *a, double *ret_mid, double *r
             a->fastest = n == 1 || o->above < f->obs[a->fastest].above ? i : a->fastest;
         }
     }
-    if (n == 0) {
-        return false;
+    if (n > 0) {
+        h->mid = middle_of(f->scratch, n, &h->limit);
     }
-    *ret_mid = lower_median(f->scratch, n);
-    if (n >= 4) { /* the arm may be noisier than others: its own robust spread counts */
-        for (size_t i = 0; i < n; i++) {
-            f->scratch[i] = fabs(f->scratch[i] - *ret_mid);
-        }
-        spread = 1.4826 * lower_median(f->scratch, n);
-    }
-    *ret_limit = stray_sd * spread;
-    return true;
+    return n > 0;
 }
 
-/* Is a block too far from the median of its arm to be believed? Most are within what the
- * interaction by itself allows. */
-static bool is_stray(const struct fit *f, const struct fit_obs *o, double off, double limit)
+/* One gang's part of it, from its last block on; the block before them. */
+static uint32_t take_gang(struct fit *f, uint32_t i, struct habit *h)
 {
-    return off > f->stray_least && off > limit &&
-           off > stray_sd * sqrt(f->block_var / o->weight + f->inter_var);
+    uint32_t gang = f->obs[i].gang;
+    size_t n = 0;
+    for (; i != FIT_NONE && f->obs[i].gang == gang; i = f->obs[i].prev) {
+        if (!isnan(f->obs[i].above)) {
+            f->scratch[n++] = f->obs[i].above;
+            h->weight[gang] += f->obs[i].weight;
+        }
+    }
+    h->of_gang[gang] = n > 0 ? lower_median(f->scratch, n) : NAN;
+    return i;
+}
+
+static bool is_gang_far(const struct fit *f, const struct habit *h, uint32_t gang)
+{
+    return is_far(f, fabs(h->of_gang[gang] - h->mid_of_gangs), h->weight[gang], h->gang_limit);
+}
+
+static void take_gangs(struct fit *f, const struct fit_arm *a, struct habit *h)
+{
+    double mids[FIT_GANGS] = {0};
+    size_t gangs = 0, near = 0;
+    for (uint32_t i = a->last; i != FIT_NONE;) {
+        i = take_gang(f, i, h);
+    }
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        if (h->weight[g] > 0.0) {
+            mids[gangs++] = h->of_gang[g];
+        }
+    }
+    h->mid_of_gangs = middle_of(mids, gangs, &h->gang_limit);
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        near += h->weight[g] > 0.0 && !is_gang_far(f, h, g);
+    }
+    h->agreed = gangs > 2 && 2 * near > gangs;
+}
+
+/* What disturbs a block makes it slower than most of the arm's. Where it is the default that was
+ * disturbed, all blocks of the gang seem fast, however many there are: that most other gangs tell.
+ */
+static bool is_stray(const struct fit *f, const struct fit_obs *o, const struct habit *h)
+{
+    double off = o->above - h->mid;
+    return is_far(f, h->several ? off : fabs(off), o->weight, h->limit) ||
+           (h->agreed && is_gang_far(f, h, o->gang));
 }
 
 static void redo_cells(struct fit *f, uint32_t arm)
 {
     struct fit_arm *a = &f->arms[arm];
-    double mid, limit;
-    for (uint32_t left = a->seen; left != 0; left &= left - 1) {
+    struct habit h = {.several = (a->told & (a->told - 1)) != 0};
+    for (uint32_t left = a->told; left != 0; left &= left - 1) {
         *cell_at(f, arm, first_bit(left)) = (struct fit_cell){0};
     }
     a->gangs = a->seen = 0;
     a->ss = a->df = 0.0;
-    if (!typical(f, a, &mid, &limit)) {
+    if (!take_off(f, a, &h)) {
         return;
+    }
+    if (h.several) {
+        take_gangs(f, a, &h);
     }
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
         const struct fit_obs *o = &f->obs[i];
         struct fit_cell *c = cell_at(f, arm, o->gang);
         double d;
-        if (isnan(o->above) || is_stray(f, o, fabs(o->above - mid), limit)) {
+        c->told += o->weight;
+        if (isnan(o->above) || is_stray(f, o, &h)) {
             continue;
         }
         d = o->above - c->mean;

@@ -35,6 +35,7 @@ struct fit_obs { /* a block of another arm */
 struct fit_cell {
     double mean;   /* of the arm in the gang, less the level */
     double weight; /* full blocks in it; 0: not seen */
+    double told;   /* the same, strays included */
 };
 
 struct fit_seen { /* what is used of a cell again and again */
@@ -45,8 +46,9 @@ struct fit_seen { /* what is used of a cell again and again */
 struct fit_arm {
     uint32_t last, fastest; /* of its blocks; fastest: strays included, or FIT_NONE */
     uint32_t blocks;        /* told, strays included */
-    uint32_t gangs;         /* with a cell */
-    uint32_t seen;          /* those gangs, a bit each */
+    uint32_t told;          /* gangs that it has blocks in, a bit each … */
+    uint32_t seen;          /* … and those with blocks that are no strays */
+    uint32_t gangs;         /* how many these are */
     double ss, df;          /* of its blocks within cells, per full block */
     double var;             /* of a full block: its own, shrunk to that of all */
     double effect, info;

@@ -186,11 +186,12 @@ void nt_race_pin(struct nt_race *r, uint32_t arm)
     r->stale = true;
 }
 
-void nt_race_pass(struct nt_race *r, uint32_t arm)
+void nt_race_pass(struct nt_race *r, uint32_t arm, bool pass)
 {
     nt_assert(arm < r->n);
-    r->runners[arm].passed = arm != 0;
-    r->stale = true;
+    pass = pass && arm != 0;
+    r->stale = r->stale || r->runners[arm].passed != pass;
+    r->runners[arm].passed = pass;
 }
 
 /* ---- verdict ---- */
@@ -214,10 +215,16 @@ static uint32_t looks_left(const struct nt_race *r, uint32_t arm)
     return blocks < looks ? looks - blocks : 0;
 }
 
+/* Gangs that it ran in, those that were set aside too. */
+static uint32_t gangs_of(const struct nt_race *r, uint32_t arm)
+{
+    return (uint32_t)__builtin_popcount(r->fit.arms[arm].told);
+}
+
 static bool pinned_are_known(const struct nt_race *r)
 {
     for (uint32_t i = 0; i < r->n && r->pins; i++) {
-        if (r->runners[i].pinned && !failed(r, i) && r->fit.arms[i].gangs < r->config.min_gangs) {
+        if (r->runners[i].pinned && !failed(r, i) && gangs_of(r, i) < r->config.min_gangs) {
             return false;
         }
     }
@@ -233,46 +240,34 @@ static uint32_t gangs_used(const struct nt_race *r)
     return used;
 }
 
-static double cautious(const struct nt_race *r, uint32_t arm)
-{
-    const struct fit_arm *a = &r->fit.arms[arm];
-    if (!(a->info > 0.0)) {
-        return INFINITY;
-    }
-    return a->effect + 0.5 * r->belief.by[belief_arm_degrees(&r->fit, arm)].stop /
-                           r->config.z_stop / sqrt(a->info);
-}
-
-/* What it may yet turn out to be. */
-static double promise(const struct nt_race *r, uint32_t arm)
-{
-    const struct fit_arm *a = &r->fit.arms[arm];
-    return a->info > 0.0
-               ? a->effect - r->belief.by[belief_arm_degrees(&r->fit, arm)].stop / sqrt(a->info)
-               : -INFINITY;
-}
-
-/* Smallest estimate; one that few blocks stand behind has to be that much better. Counts on the way
- * who takes part, and whether all of them have been looked at. */
-static uint32_t find_leader(struct nt_race *r)
+/* Of those that ran in so many gangs the smallest estimate; one that few blocks stand behind has to
+ * be that much better. */
+static uint32_t find_best(const struct nt_race *r, uint32_t gangs)
 {
     uint32_t best = NT_NO_ARM;
     double least = INFINITY;
-    r->looked = true;
-    r->open = 0;
     for (uint32_t i = 0; i < r->n; i++) {
-        if (failed(r, i)) {
-            continue;
-        }
-        r->open += !passed_over(r, i);
-        r->looked = r->looked && looks_left(r, i) == 0;
-        if (r->fit.arms[i].effect < least) { /* else it cannot be, however well that is known */
-            double x = cautious(r, i);
+        const struct fit_arm *a = &r->fit.arms[i]; /* else it cannot be, however well it is known */
+        if (a->effect < least && !a->failed && gangs_of(r, i) >= gangs) {
+            double x = belief_cautious(&r->belief, &r->fit, i);
             best = x < least ? i : best;
             least = x < least ? x : least;
         }
     }
     return best;
+}
+
+/* Who takes part, and have all of them been looked at? */
+static void take_stock(struct nt_race *r)
+{
+    r->looked = true;
+    r->open = 0;
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (!failed(r, i)) {
+            r->open += !passed_over(r, i);
+            r->looked = r->looked && looks_left(r, i) == 0;
+        }
+    }
 }
 
 /* Comparisons with squares stand in for those with roots and quotients where they are this far from
@@ -396,7 +391,7 @@ static uint32_t cap_alive(struct nt_race *r, uint32_t alive, uint32_t leader)
         if (i != 0 && n == cap && i != leader && promises_less(r, i, r->places[n - 1].value)) {
             r->runners[i].alive = r->runners[i].ahead = false;
         } else if (i != 0) {
-            double value = i == leader ? -INFINITY : promise(r, i);
+            double value = i == leader ? -INFINITY : belief_promise(&r->belief, &r->fit, i);
             n = add_place(r->places, n, cap, (struct place){0.0, value, i});
             r->runners[i].alive = r->runners[i].ahead = false;
         }
@@ -426,16 +421,20 @@ static bool is_tied(const struct nt_race *r, uint32_t arm, uint32_t leader)
     return d <= r->tie;
 }
 
+/* A leader that few gangs have seen is one that is asked for more of, and not yet picked: of many
+ * some seem fast in a gang that another was slow in. */
 static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
 {
-    uint32_t pick = leader, enough = r->config.min_gangs;
+    uint32_t best, pick, enough = r->config.min_gangs;
     if (leader == NT_NO_ARM) {
         return 0;
     }
-    enough = r->fit.arms[leader].gangs < enough ? r->fit.arms[leader].gangs : enough;
+    enough = gangs_of(r, 0) < enough ? gangs_of(r, 0) : enough;
+    best = gangs_of(r, leader) >= enough ? leader : find_best(r, enough);
+    best = pick = best != NT_NO_ARM ? best : leader;
     for (uint32_t k = 0; k < r->n_list; k++) {
         uint32_t i = r->list[k];
-        if (r->fit.arms[i].gangs < enough || !is_tied(r, i, leader)) {
+        if (gangs_of(r, i) < enough || !is_tied(r, i, best)) {
             continue;
         }
         if (i == 0) {
@@ -469,10 +468,10 @@ static double find_loss(const struct nt_race *r, uint32_t pick)
     return loss;
 }
 
-/* Was it seen in enough gangs to be picked? */
+/* Did it run in enough gangs to be picked? */
 static bool stands(const struct nt_race *r, uint32_t pick)
 {
-    return pick != NT_NO_ARM && r->fit.arms[pick].gangs >= r->config.min_gangs;
+    return pick != NT_NO_ARM && gangs_of(r, pick) >= r->config.min_gangs;
 }
 
 /* What one gang more is expected to save of what is lost to the likeliest rival: an error falls
@@ -509,7 +508,7 @@ static enum nt_race_end find_end(const struct nt_race *r, const struct nt_race_v
     if (!r->looked || !pinned_are_known(r)) {
         return NT_RACE_RUNNING;
     }
-    if (stands(r, v->pick) && r->rivals == 1 && r->recalled == 0) {
+    if (stands(r, v->leader) && r->rivals == 1 && r->recalled == 0) {
         return NT_RACE_SEPARATED;
     }
     if (stands(r, v->pick) && r->recalled == 0 && v->loss <= log1p(r->config.slack)) {
@@ -526,7 +525,8 @@ static void update(struct nt_race *r)
     }
     r->stale = false;
     fit_update(&r->fit);
-    v.leader = find_leader(r);
+    take_stock(r);
+    v.leader = find_best(r, 0);
     v.alive = cap_alive(r, find_alive(r, v.leader), v.leader);
     v.gangs = gangs_used(r);
     v.pick = failed(r, 0) ? NT_NO_ARM : find_pick(r, v.leader);
@@ -546,18 +546,18 @@ static void update(struct nt_race *r)
 
 /* Blocks of an arm in a gang average their noise, not what the arm does in that gang: the most is
  * learned of the time when so many are taken that another gang would be as well spent. */
-static double target_weight(const struct nt_race *r, uint32_t arm)
+static double target_blocks(const struct nt_race *r, uint32_t arm)
 {
     uint32_t alive = r->verdict.alive > 0 ? r->verdict.alive : 1;
     double n = sqrt(r->price / alive * r->fit.arms[arm].var / r->fit.inter_var);
     n *= arm == 0 || r->runners[arm].ahead ? 1.0 : OTHERS;
-    return fmin(fmax(n, 1.0), (double)r->config.max_blocks) - 0.5; /* to the nearest block */
+    return fmin(fmax(n, 1.0), (double)r->config.max_blocks);
 }
 
 /* Is the arm to be looked at once in this gang, beside the leader? */
 static bool is_recalled_to(const struct nt_race *r, uint32_t gang, uint32_t arm)
 {
-    return r->runners[arm].recalled && !r->resting && fit_cell(&r->fit, arm, gang)->weight <= 0.0 &&
+    return r->runners[arm].recalled && !r->resting && fit_cell(&r->fit, arm, gang)->told <= 0.0 &&
            fit_cell(&r->fit, r->verdict.leader, gang)->weight > 0.0;
 }
 
@@ -565,6 +565,7 @@ static bool is_recalled_to(const struct nt_race *r, uint32_t gang, uint32_t arm)
 static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
 {
     const struct fit_cell *c = fit_cell(&r->fit, arm, gang);
+    double most;
     if (failed(r, arm)) {
         return 0;
     }
@@ -575,7 +576,10 @@ static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
     if (r->resting && !r->runners[arm].pinned) {
         return 0;
     }
-    return r->runners[arm].alive && c->weight < target_weight(r, arm) ? r->config.block_samples : 0;
+    most = target_blocks(r, arm); /* strays are replaced, each once */
+    return r->runners[arm].alive && c->weight < most - 0.5 && c->told < 2 * most
+               ? r->config.block_samples
+               : 0;
 }
 
 /* First looks go by boost and prior, shuffled within each stretch between two default blocks. */
@@ -755,7 +759,7 @@ struct nt_standing nt_race_standing(struct nt_race *r, uint32_t arm)
     update(r);
     s.state = a->failed ? NT_ARM_FAILED : r->runners[arm].alive ? NT_ARM_ALIVE : NT_ARM_DROPPED;
     s.blocks = a->blocks;
-    s.gangs = a->gangs;
+    s.gangs = gangs_of(r, arm);
     s.log_ratio = fit_difference(&r->fit, arm, 0, &s.se);
     return s;
 }

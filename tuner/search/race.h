@@ -81,9 +81,9 @@ void nt_race_rest(struct nt_race *r, bool rest);
 /* The arm is not dropped and is seen in min_gangs gangs whatever its ratio: the other mode's
  * choice, of which compose must know how it does here. */
 void nt_race_pin(struct nt_race *r, uint32_t arm);
-/* The arm gets no looks: it is far behind by what the caller knows. A pinned one is measured all
- * the same; the default is never passed over. */
-void nt_race_pass(struct nt_race *r, uint32_t arm);
+/* Until told otherwise the arm gets no looks: it is far behind by what the caller knows. A pinned
+ * one is measured all the same; the default is never passed over. */
+void nt_race_pass(struct nt_race *r, uint32_t arm, bool pass);
 
 struct nt_ask {
     uint32_t arm;
