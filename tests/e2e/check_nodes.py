@@ -142,6 +142,10 @@ def part_lost(build, check):
         for fault in ("hang:2:150", "crash:3:150", "garbage:2:150", "error:3:150"):
             check.ends(fault, p.tune(*p.job("--env", f"WORLD_FAULT={fault}")), 0, "faster by the table")
             check.clean(fault, p)
+        check.ends("fails once", p.tune(*p.job(), env={"FAKE_FAULT": "once"}), 0, "faster by the table")
+        check.clean("fails once", p)
+        check.ends("one at a time", p.tune(*p.job(), env={"FAKE_FAULT": "alone"}), 0, "faster by the table")
+        check.that("clash" not in p.commands(), "two launchers were starting at once")
         # The node of a rank that hangs dies meanwhile: no setting's fault, and the job goes on where it was.
         words = p.job("--env", "WORLD_FAULT=hang:2:150")
         job = p.start("tune", "--db", p.db, "--out", p.out, *words, env={"FAKE_FAULT": ""})

@@ -12,6 +12,8 @@ FAKE_FAULT   KIND[:NUMBER]
     same        all processes on one node
     dies        kills process NUMBER, and what it started, after FAKE_AFTER_MS
     repeats     gives all processes the number 0
+    once        fails the first time that it is called at all
+    alone       notes a clash when it is called while another one has not started its processes yet
 FAKE_LOG     file that takes this command's words, a line a command
 """
 import os
@@ -38,6 +40,30 @@ def spoil(contact, number):
     if KIND == "other" and number == NUMBER and contact:
         return contact[:-8] + "00000000"
     return contact
+
+
+def is_first():
+    try:
+        os.close(os.open(os.environ["FAKE_LOG"] + ".once", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def note(line):
+    with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
+        log.write(line + "\n")
+
+
+def be_alone():
+    lock = os.environ["FAKE_LOG"] + ".lock"
+    try:
+        os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        note("clash")
+        return
+    time.sleep(0.1)
+    os.unlink(lock)
 
 
 def take(words, option):
@@ -104,8 +130,12 @@ def node_of(i, words):
 def main():
     words = sys.argv[1:]
     if "FAKE_LOG" in os.environ:
-        with open(os.environ["FAKE_LOG"], "a", encoding="utf-8") as log:
-            log.write(" ".join([os.path.basename(sys.argv[0]), *words]) + "\n")
+        note(" ".join([os.path.basename(sys.argv[0]), *words]))
+    if KIND == "once" and is_first():
+        print("error: the controller is busy", file=sys.stderr)
+        return 1
+    if KIND == "alone":
+        be_alone()
     if KIND == "fails":
         time.sleep(1)
         print("error: the partition is down", file=sys.stderr)

@@ -27,6 +27,7 @@ int nt_over_open(const struct nt_nodes_args *a, struct nt_over *ret, struct nt_e
     rc = rc == 0 ? nt_where_agent(ret->agent, sizeof(ret->agent), err) : rc;
     ret->remote.agent = ret->agent;
     ret->remote.listen = a->listen;
+    ret->remote.turns = &ret->turns;
     ret->remote.wait_ms =
         (uint32_t)(a->wait_ns / 1000000 < UINT32_MAX / 2 ? a->wait_ns / 1000000 : UINT32_MAX / 2);
     return rc;

@@ -27,6 +27,7 @@ struct nt_nodes_args {
 
 struct nt_over {
     struct nt_remote remote;
+    struct nt_remote_turns turns;
     char agent[4096];
     json_t *machines; /* NULL: not asked yet; owned */
     bool on;          /* --launch was given */

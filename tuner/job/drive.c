@@ -377,11 +377,14 @@ static void carried(const struct nt_drive *d, const char *const *env, const char
     files[n] = NULL;
 }
 
-/* The launcher says itself when hosts do not come; 0: as for a gang on this host. */
+/* The launcher says itself when hosts do not come, and gangs wait their turn; 0: as for a gang on
+ * this host. */
 static uint32_t hello_ms(const struct nt_remote *r)
 {
     enum { RANKS_MS = 120000 };
-    return r == NULL ? 0 : RANKS_MS + (r->wait_ms != 0 ? r->wait_ms : NT_REMOTE_WAIT_MS);
+    return r == NULL
+               ? 0
+               : RANKS_MS + NT_PLAN_GANGS * (r->wait_ms != 0 ? r->wait_ms : NT_REMOTE_WAIT_MS);
 }
 
 static int start_gang(struct nt_drive *d, struct slot *s)

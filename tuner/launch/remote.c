@@ -8,56 +8,22 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tuner/base/log.h"
 #include "tuner/base/text.h"
-#include "tuner/launch/agent.h"
-#include "tuner/launch/commands.h"
-#include "tuner/launch/door.h"
 #include "tuner/launch/log_tail.h"
-#include "tuner/launch/tunnel.h"
+#include "tuner/launch/remote_i.h"
 
-/* STRAY_MS: for a launcher's command to end by itself when its agents have; then TERM, then KILL.
- * ANSWER_MS: for a host to tell of the ends of ranks that were killed. */
+/* A command that fails before any host has come is tried again: a controller that is busy, two of
+ * them that make one folder. STRAY_MS: for a launcher's command to end by itself when its agents
+ * have; then TERM, then KILL. ANSWER_MS: for a host to tell of the ends of ranks that were killed.
+ */
+enum { AGAIN_MS = 1000, TRIES = 3 };
 enum { STRAY_MS = 5000, KILL_MS = 3000, ANSWER_MS = 2000, TAIL = 260 };
 #define LOG_NAME "launcher.log"
 
-/* A host whose agent has connected. */
-struct node {
-    struct nt_launch *l;
-    uv_tcp_t tcp;
-    struct nt_wire wire;
-    struct nt_tunnel tunnel;
-    unsigned number; /* of the launcher */
-    bool known, open;
-    char name[NT_NODE_LEN], identity[2 * NT_NODE_LEN];
-};
-
-struct nt_launch {
-    struct nt_launch_events events;
-    const struct nt_remote *remote;
-    uv_loop_t *loop;
-    uv_timer_t timer;
-    struct nt_door *door;         /* until all hosts are in */
-    struct nt_commands *commands; /* until all have ended */
-    struct node node[NT_REMOTE_HOSTS];
-    unsigned nnodes, each; /* each: ranks on a host */
-    unsigned open;         /* handles not closed */
-    unsigned world, left;  /* left: ranks that have not been reported */
-    bool reported[NT_LAUNCH_MAX];
-    bool started, abandoned;
-    enum { WAITING, RUNNING, KILLED, OVER, TERMED, DEAD } phase;
-    int failed;       /* libuv's code of a command that could not be started */
-    char reason[300]; /* for which WAITING is to end at the next timer; "": it is late */
-    char *socket, dir[4096];
-    struct nt_buf start, files[NT_AGENT_FILES]; /* frames' payloads */
-    size_t nfiles;
-    char chunk[NT_TUNNEL_CHUNK];
-};
-
-static void finish(struct nt_launch *l);
-
 /* ---- reports ---- */
 
-static void report(struct nt_launch *l, unsigned rank, const struct nt_launch_exit *how)
+void nt_remote_report(struct nt_launch *l, unsigned rank, const struct nt_launch_exit *how)
 {
     if (!l->reported[rank]) {
         l->reported[rank] = true;
@@ -70,14 +36,15 @@ static void report(struct nt_launch *l, unsigned rank, const struct nt_launch_ex
 
 static void arm(struct nt_launch *l, uint32_t ms);
 
-/* Ranks from … to - 1 that have not ended count as ended, for what is in words. */
-static void give_up(struct nt_launch *l, unsigned from, unsigned to, int error, const char *words)
+void nt_remote_give_up(struct nt_launch *l, unsigned from, unsigned to, int error,
+                       const char *words)
 {
     for (unsigned r = from; r < to; r++) {
-        report(l, r, &(struct nt_launch_exit){.status = 1, .error = error, .words = words});
+        nt_remote_report(l, r,
+                         &(struct nt_launch_exit){.status = 1, .error = error, .words = words});
     }
     if (l->left == 0) {
-        finish(l);
+        nt_remote_finish(l);
     }
 }
 
@@ -87,6 +54,30 @@ static void tail_of(const struct nt_launch *l, char *out, size_t size)
 
     (void)snprintf(path, sizeof(path), "%s/" LOG_NAME, l->dir);
     nt_log_tail(path, out, size);
+}
+
+/* All that the launcher said, as far as one reads it: which line is the reason, launchers differ
+ * in.
+ */
+static void show_log(const struct nt_launch *l)
+{
+    enum { BYTES = 16384, LINES = 40 };
+    char path[sizeof(l->dir) + 32], *save = NULL;
+    char *text = calloc(1, BYTES + 1);
+    FILE *in;
+    unsigned n = 0;
+
+    (void)snprintf(path, sizeof(path), "%s/" LOG_NAME, l->dir);
+    in = text != NULL ? fopen(path, "re") : NULL;
+    if (in != NULL) {
+        text[fread(text, 1, BYTES, in)] = '\0';
+        (void)fclose(in);
+        for (char *w = strtok_r(text, "\n", &save); w != NULL && n < LINES;
+             w = strtok_r(NULL, "\n", &save), n++) {
+            nt_log(NT_WARN, "%.60s: %.300s", l->remote->program, w);
+        }
+    }
+    free(text);
 }
 
 /* "node-b, number 3" of those that are not here. */
@@ -109,7 +100,7 @@ static void missing(const struct nt_launch *l, char *out, size_t size)
     }
 }
 
-static unsigned known_nodes(const struct nt_launch *l)
+unsigned nt_remote_known(const struct nt_launch *l)
 {
     unsigned n = 0;
     for (unsigned i = 0; i < l->nnodes; i++) {
@@ -118,9 +109,53 @@ static unsigned known_nodes(const struct nt_launch *l)
     return n;
 }
 
+/* ---- turns ---- */
+
+static void on_again(uv_timer_t *t);
+
+/* Whether its commands may begin now. Two mpiruns at once make the same folders on the same hosts,
+ * and one of them hangs. */
+static bool take_turn(struct nt_launch *l)
+{
+    struct nt_remote_turns *t = l->remote->turns;
+    struct nt_launch **at;
+
+    if (t == NULL || t->now == NULL) {
+        if (t != NULL) {
+            t->now = l;
+        }
+        return true;
+    }
+    for (at = &t->waiting; *at != NULL; at = &(*at)->next_turn) {
+    }
+    *at = l;
+    return false;
+}
+
+void nt_remote_pass_turn(struct nt_launch *l)
+{
+    struct nt_remote_turns *t = l->remote->turns;
+    struct nt_launch **at;
+
+    if (t == NULL) {
+        return;
+    }
+    for (at = &t->waiting; *at != NULL && *at != l; at = &(*at)->next_turn) {
+    }
+    if (*at == l) {
+        *at = l->next_turn;
+    } else if (t->now == l) {
+        t->now = t->waiting;
+        if (t->now != NULL) {
+            t->waiting = t->now->next_turn;
+            (void)uv_timer_start(&t->now->again, on_again, 0, 0);
+        }
+    }
+}
+
 /* ---- the end ---- */
 
-static void closed_one(struct nt_launch *l)
+void nt_remote_closed_one(struct nt_launch *l)
 {
     if (--l->open > 0) {
         return;
@@ -139,10 +174,10 @@ static void closed_one(struct nt_launch *l)
 
 static void on_handle_closed(uv_handle_t *h)
 {
-    closed_one(h->data);
+    nt_remote_closed_one(h->data);
 }
 
-static void close_door(struct nt_launch *l)
+void nt_remote_close_door(struct nt_launch *l)
 {
     if (l->door != NULL) {
         nt_door_close(l->door); /* on_door_closed follows */
@@ -152,22 +187,16 @@ static void close_door(struct nt_launch *l)
 
 static void on_door_closed(void *data)
 {
-    closed_one(data);
+    nt_remote_closed_one(data);
 }
 
 static void on_node_closed(uv_handle_t *h)
 {
     struct node *n = h->data;
-    closed_one(n->l);
+    nt_remote_closed_one(n->l);
 }
 
-static void on_tunnel_closed(void *data)
-{
-    struct node *n = data;
-    closed_one(n->l);
-}
-
-static void close_node(struct node *n)
+void nt_remote_close_node(struct node *n)
 {
     if (n->open) {
         n->open = false;
@@ -192,22 +221,24 @@ static void close_timer(struct nt_launch *l)
 {
     if (!uv_is_closing((uv_handle_t *)&l->timer)) {
         uv_close((uv_handle_t *)&l->timer, on_handle_closed);
+        uv_close((uv_handle_t *)&l->again, on_handle_closed);
     }
 }
 
 /* No rank is left: agents are told so, and the launcher's commands get time to end. */
-static void finish(struct nt_launch *l)
+void nt_remote_finish(struct nt_launch *l)
 {
     if (l->phase >= OVER) {
         return;
     }
+    nt_remote_pass_turn(l);
     for (unsigned i = 0; i < l->nnodes; i++) {
         if (l->node[i].open) {
             nt_wire_send((uv_stream_t *)&l->node[i].tcp, NT_WIRE_END, 0, NULL, 0);
-            close_node(&l->node[i]);
+            nt_remote_close_node(&l->node[i]);
         }
     }
-    close_door(l);
+    nt_remote_close_door(l);
     if (!any_alive(l)) {
         close_timer(l);
     } else if (l->started) {
@@ -229,7 +260,7 @@ static void lose_all(struct nt_launch *l, const char *what)
 
     for (unsigned i = 0; i < l->nnodes; i++) {
         (void)snprintf(words, sizeof(words), "node %s %s", l->node[i].name, what);
-        give_up(l, i * l->each, (i + 1) * l->each, 0, words);
+        nt_remote_give_up(l, i * l->each, (i + 1) * l->each, 0, words);
     }
 }
 
@@ -240,14 +271,15 @@ static void say_late(struct nt_launch *l)
 
     missing(l, who, sizeof(who));
     tail_of(l, tail, sizeof(tail));
+    show_log(l);
     (void)snprintf(
         words, sizeof(words),
         "%u of %u nodes did not connect back in time (%s): they must reach %s (--listen)%s%s%s",
-        l->remote->nodes - known_nodes(l), l->remote->nodes, who,
+        l->remote->nodes - nt_remote_known(l), l->remote->nodes, who,
         l->door != NULL ? nt_door_address(l->door) : "this host",
         strangers > 0 ? "; somebody who does not know the job's secret tried" : "",
         tail[0] != '\0' ? "; the launcher said: " : "", tail);
-    give_up(l, 0, l->world, 0, words);
+    nt_remote_give_up(l, 0, l->world, 0, words);
 }
 
 static void on_timer(uv_timer_t *t)
@@ -257,7 +289,7 @@ static void on_timer(uv_timer_t *t)
     switch (l->phase) {
     case WAITING:
         if (l->reason[0] != '\0') {
-            give_up(l, 0, l->world, l->failed, l->reason);
+            nt_remote_give_up(l, 0, l->world, l->failed, l->reason);
         } else {
             say_late(l);
         }
@@ -283,253 +315,37 @@ static void arm(struct nt_launch *l, uint32_t ms)
     (void)uv_timer_start(&l->timer, on_timer, ms, 0);
 }
 
-/* ---- hosts ---- */
-
-static unsigned base_of(const struct node *n)
-{
-    return n->number * n->l->each;
-}
-
-static void lose_node(struct node *n, const char *why)
-{
-    struct nt_launch *l = n->l;
-    bool running = l->phase == RUNNING || l->phase == KILLED;
-    char words[480];
-
-    close_node(n);
-    (void)snprintf(words, sizeof(words), "node %s %s", n->name, why);
-    give_up(l, running ? base_of(n) : 0, running ? base_of(n) + l->each : l->world, 0, words);
-}
-
-static void write_log(struct nt_launch *l, unsigned rank, const char *data, size_t len)
-{
-    char path[sizeof(l->dir) + 32];
-    int fd;
-
-    nt_launch_log_path(l->dir, rank, path, sizeof(path));
-    fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
-    while (fd >= 0 && len > 0) {
-        ssize_t n = write(fd, data, len);
-        if (n <= 0) {
-            break;
-        }
-        data += n;
-        len -= (size_t)n;
-    }
-    if (fd >= 0) {
-        (void)close(fd);
-    }
-}
-
-static int heard_exit(struct node *n, const struct nt_frame *f, struct nt_err *err)
-{
-    struct nt_launch *l = n->l;
-    int64_t v[3] = {0};
-    size_t at = 0;
-    struct nt_launch_exit how;
-    char words[200];
-
-    for (size_t i = 0; i < 3; i++) {
-        const char *text = nt_wire_string(f, &at);
-        if (text == NULL || nt_parse_i64(text, &v[i], err) != 0 || f->id >= l->each ||
-            !l->started) {
-            return nt_fail(err, NT_E_PROTO, 0, "told of an end that is not understood");
-        }
-    }
-    how = (struct nt_launch_exit){.status = v[0], .signal = (int)v[1], .error = (int)v[2]};
-    if (how.error != 0) { /* a program that is not there is no fault of a setting */
-        (void)snprintf(words, sizeof(words), "node %s: the rank's program cannot be started: %s",
-                       n->name, uv_strerror(how.error));
-        how.words = words;
-    }
-    write_log(l, base_of(n) + f->id, f->data + at, f->len - at);
-    report(l, base_of(n) + f->id, &how);
-    if (l->left == 0) {
-        finish(l);
-    }
-    return 0;
-}
-
-static void start_ranks(struct nt_launch *l)
-{
-    l->phase = RUNNING;
-    l->started = true;
-    (void)uv_timer_stop(&l->timer);
-    close_door(l);
-    for (unsigned i = 0; i < l->nnodes; i++) {
-        uv_stream_t *s = (uv_stream_t *)&l->node[i].tcp;
-        for (size_t k = 0; k < l->nfiles; k++) {
-            nt_wire_send(s, NT_WIRE_FILE, 0, l->files[k].data, l->files[k].len);
-        }
-        nt_wire_send(s, NT_WIRE_START, base_of(&l->node[i]), l->start.data, l->start.len);
-    }
-}
-
-/* Numbers are whole and each host comes once; "" when all is well. */
-static void check_node(const struct node *n, char *out, size_t size)
-{
-    const struct nt_launch *l = n->l;
-    const struct node *o;
-
-    out[0] = '\0';
-    if (n->number >= l->remote->nodes) {
-        (void)snprintf(out, size, "the launcher started number %u on %s, of %u nodes", n->number,
-                       n->name, l->remote->nodes);
-    }
-    for (unsigned i = 0; i < l->nnodes; i++) {
-        o = &l->node[i];
-        if (o != n && o->known && o->number == n->number) {
-            (void)snprintf(out, size,
-                           "the launcher gave number %u to %s and to %s: one process a node is "
-                           "expected",
-                           n->number, o->name, n->name);
-        } else if (o != n && o->known && strcmp(o->identity, n->identity) == 0) {
-            (void)snprintf(out, size,
-                           "the launcher started numbers %u and %u both on %s: %u nodes are asked "
-                           "for",
-                           o->number, n->number, n->name, l->remote->nodes);
-        }
-    }
-}
-
-static int heard_node(struct node *n, const struct nt_frame *f, struct nt_err *err)
-{
-    struct nt_launch *l = n->l;
-    size_t at = 0;
-    const char *number = nt_wire_string(f, &at), *name = nt_wire_string(f, &at),
-               *identity = name != NULL ? nt_wire_string(f, &at) : NULL;
-    uint64_t v = 0;
-    char words[300];
-
-    if (l->phase != WAITING || n->known || identity == NULL ||
-        nt_parse_u64(number, &v, NULL) != 0 || v > INT32_MAX) {
-        return nt_fail(err, NT_E_PROTO, 0, "says who it is in a way that is not understood");
-    }
-    n->number = (unsigned)v;
-    (void)snprintf(n->name, sizeof(n->name), "%s", name);
-    (void)snprintf(n->identity, sizeof(n->identity), "%s", identity);
-    check_node(n, words, sizeof(words));
-    if (words[0] != '\0') {
-        give_up(l, 0, l->world, 0, words);
-        return 0;
-    }
-    n->known = true;
-    if (known_nodes(l) == l->remote->nodes) {
-        start_ranks(l);
-    }
-    return 0;
-}
-
-/* 0, or the node is to be lost. */
-static int heard(struct node *n, const struct nt_frame *f, struct nt_err *err)
-{
-    switch (f->kind) {
-    case NT_WIRE_NODE:
-        return heard_node(n, f, err);
-    case NT_WIRE_OPEN:
-        nt_tunnel_connect(&n->tunnel, f->id, n->l->socket != NULL ? n->l->socket : "");
-        return 0;
-    case NT_WIRE_DATA:
-    case NT_WIRE_CLOSE:
-        nt_tunnel_hear(&n->tunnel, f);
-        return 0;
-    case NT_WIRE_EXIT:
-        return heard_exit(n, f, err);
-    case NT_WIRE_WORDS:
-        return nt_fail(err, NT_E_MISSING, 0, "cannot go on: %.*s",
-                       (int)(f->len < 300 ? f->len : 300), f->data);
-    default:
-        return nt_fail(err, NT_E_PROTO, 0, "said what only the driver may say");
-    }
-}
-
-static void on_alloc(uv_handle_t *h, size_t suggested, uv_buf_t *buf)
-{
-    struct node *n = h->data;
-    (void)suggested;
-    *buf = uv_buf_init(n->l->chunk, sizeof(n->l->chunk));
-}
-
-static void take(struct node *n, const char *data, size_t len)
-{
-    struct nt_frame f;
-    struct nt_err err = {0};
-    int rc = nt_wire_feed(&n->wire, data, len, &err);
-
-    while (rc == 0 && n->open && (rc = nt_wire_next(&n->wire, &f, &err)) == 1) {
-        rc = heard(n, &f, &err);
-    }
-    if (rc < 0 && n->open) {
-        lose_node(n, err.msg);
-    }
-}
-
-static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
-{
-    struct node *node = s->data;
-
-    if (n > 0) {
-        take(node, buf->base, (size_t)n);
-    } else if (n < 0) {
-        lose_node(node, n == UV_EOF || n == UV_ECONNRESET ? "was lost: its connection ended"
-                                                          : "was lost: it does not answer");
-    }
-}
-
-/* ---- the door ---- */
-
-static void on_in(void *data, int fd, const char *name, const char *rest, size_t len)
-{
-    struct nt_launch *l = data;
-    struct node *n = &l->node[l->nnodes];
-
-    if (l->phase != WAITING || l->nnodes == NT_REMOTE_HOSTS) {
-        (void)close(fd);
-        return;
-    }
-    nt_keep_alive(fd);
-    l->nnodes++;
-    n->l = l;
-    n->open = true;
-    (void)snprintf(n->name, sizeof(n->name), "%s", name);
-    (void)uv_tcp_init(l->loop, &n->tcp);
-    n->tcp.data = n;
-    l->open++;
-    nt_wire_init(&n->wire);
-    nt_tunnel_init(&n->tunnel, l->loop, (uv_stream_t *)&n->tcp, on_tunnel_closed, n);
-    if (uv_tcp_open(&n->tcp, fd) != 0) {
-        (void)close(fd);
-        lose_node(n, "has a connection that cannot be used");
-    } else if (uv_read_start((uv_stream_t *)&n->tcp, on_alloc, on_read) != 0) {
-        lose_node(n, "has a connection that cannot be read");
-    } else {
-        take(n, rest, len);
-    }
-}
-
-static void on_refused(void *data, const char *words)
-{
-    struct nt_launch *l = data;
-    if (l->phase == WAITING) {
-        give_up(l, 0, l->world, 0, words);
-    }
-}
-
 /* ---- the launcher's commands ---- */
+
+/* Not where each host has a command of its own: the others' agents are on their way. */
+static bool worth_another(struct nt_launch *l, int64_t status, int signum)
+{
+    if (l->remote->kind->each || l->nnodes > 0 || (status == 0 && signum == 0) ||
+        l->reason[0] != '\0' || l->tries + 1 >= TRIES) {
+        return false;
+    }
+    l->tries++;
+    (void)uv_timer_start(&l->again, on_again, AGAIN_MS, 0);
+    return true;
+}
 
 static void on_command_exit(void *data, int64_t status, int signum)
 {
     struct nt_launch *l = data;
     char tail[TAIL], words[600], who[120], how[60];
 
+    if (l->phase == WAITING && worth_another(l, status, signum)) {
+        return;
+    }
     if (l->phase == WAITING) {
         tail_of(l, tail, sizeof(tail));
+        show_log(l);
         missing(l, who, sizeof(who));
         (void)snprintf(how, sizeof(how), signum != 0 ? "signal %d" : "exit code %d",
                        signum != 0 ? signum : (int)status);
         (void)snprintf(words, sizeof(words), "%.100s ended with %s before node %s connected%s%s",
                        l->remote->program, how, who, tail[0] != '\0' ? "; it said: " : "", tail);
-        give_up(l, 0, l->world, 0, words);
+        nt_remote_give_up(l, 0, l->world, 0, words);
     }
     if (l->phase >= OVER && !any_alive(l)) {
         close_timer(l);
@@ -540,7 +356,20 @@ static void on_commands_closed(void *data)
 {
     struct nt_launch *l = data;
     l->commands = NULL;
-    closed_one(l);
+    nt_remote_closed_one(l);
+}
+
+static void begin(struct nt_launch *l, struct nt_err *err);
+
+static void on_again(uv_timer_t *t)
+{
+    struct nt_launch *l = t->data;
+    struct nt_err err = {0};
+
+    if (l->phase != WAITING || l->commands != NULL) {
+        return;
+    }
+    begin(l, &err);
 }
 
 /* ---- the start ---- */
@@ -618,6 +447,7 @@ static int start_commands(struct nt_launch *l, struct nt_err *err)
     int rc;
 
     (void)snprintf(path, sizeof(path), "%s/" LOG_NAME, l->dir);
+    (void)unlink(path); /* what an earlier try said */
     rc = nt_commands_start(l->loop, l->remote, nt_door_contact(l->door), path, &events,
                            &l->commands, &l->failed, err);
     l->open += rc == 0;
@@ -626,6 +456,22 @@ static int start_commands(struct nt_launch *l, struct nt_err *err)
                        l->remote->program, uv_strerror(l->failed));
     }
     return rc;
+}
+
+/* From here on everything ends by events. */
+static void begin(struct nt_launch *l, struct nt_err *err)
+{
+    const struct nt_remote *r = l->remote;
+
+    if (start_commands(l, err) != 0) {
+        l->failed = UV_EINVAL;
+        (void)snprintf(l->reason, sizeof(l->reason), "%.250s", err->msg);
+    }
+    if (l->reason[0] != '\0') {
+        arm(l, 0);
+    } else if (!uv_is_active((uv_handle_t *)&l->timer)) { /* else it is another try */
+        arm(l, r->wait_ms != 0 ? r->wait_ms : NT_REMOTE_WAIT_MS);
+    }
 }
 
 static void dispose(struct nt_launch *l)
@@ -644,6 +490,7 @@ static int remote_start(uv_loop_t *loop, const struct nt_launch_spec *spec,
 {
     const struct nt_remote *r = spec->remote;
     struct nt_launch *l;
+    struct nt_err why = {0};
     int rc;
 
     nt_assert(r != NULL && r->nodes >= 1 && r->nodes <= NT_REMOTE_HOSTS);
@@ -663,22 +510,21 @@ static int remote_start(uv_loop_t *loop, const struct nt_launch_spec *spec,
     l->each = spec->world / r->nodes;
     rc = prepare(l, spec, err);
     if (rc == 0) {
-        const struct nt_door_events door = {on_in, on_refused, on_door_closed, l};
+        const struct nt_door_events door = {nt_remote_on_in, nt_remote_on_refused, on_door_closed,
+                                            l};
         rc = nt_door_open(loop, r->listen, NT_VERSION, &door, &l->door, err);
     }
     if (rc != 0) {
         dispose(l);
         return rc;
     }
-    l->open = 2; /* timer, door */
+    l->open = 3; /* timers, door */
     (void)uv_timer_init(loop, &l->timer);
-    l->timer.data = l;
-    rc = start_commands(l, err);
-    if (rc != 0) { /* from here on everything ends by events */
-        l->failed = UV_EINVAL;
-        (void)snprintf(l->reason, sizeof(l->reason), "%.250s", err != NULL ? err->msg : "");
+    (void)uv_timer_init(loop, &l->again);
+    l->timer.data = l->again.data = l;
+    if (take_turn(l)) {
+        begin(l, &why);
     }
-    arm(l, l->reason[0] != '\0' ? 0 : r->wait_ms != 0 ? r->wait_ms : NT_REMOTE_WAIT_MS);
     *ret = l;
     return 0;
 }
@@ -709,7 +555,7 @@ static void remote_signal(struct nt_launch *l, int signum)
 static void remote_abandon(struct nt_launch *l)
 {
     l->abandoned = true;
-    give_up(l, 0, l->world, 0, NULL);
+    nt_remote_give_up(l, 0, l->world, 0, NULL);
     signal_commands(l, SIGKILL);
 }
 

@@ -2,6 +2,7 @@
  * remote - a launcher of several hosts: one command of the user's own launcher (srun, mpirun, …)
  * starts an agent on each host; agents connect back and start the ranks.
  *
+ * Launchers dislike two of them at once, so one begins when all hosts of the one before are in.
  * A gang is one such command, or one a host (ssh, kubectl). Hosts are numbered by the launcher; the
  * ranks of one host follow one another. The launch listens on a port of its own until all hosts
  * have come, and takes nobody who cannot prove the launch's secret, which reaches agents by a
@@ -29,6 +30,11 @@ struct nt_remote_kind {
 };
 extern const struct nt_remote_kind nt_remote_kinds[]; /* the last has no name */
 
+/* Launches of one job begin one after the other. */
+struct nt_remote_turns {
+    struct nt_launch *now, *waiting;
+};
+
 struct nt_remote {
     const struct nt_remote_kind *kind;
     const char *program;                /* as the user wrote it */
@@ -37,9 +43,10 @@ struct nt_remote {
     const char *hosts[NT_REMOTE_HOSTS + 1]; /* NULL-terminated; none: the launcher knows them */
     const char *agent;                      /* path, the same on every host */
     const char *listen;                     /* "ADDRESS", "ADDRESS:PORT", "ADDRESS:FROM-TO"; NULL */
-    uint32_t wait_ms; /* until all hosts have connected; 0: NT_REMOTE_WAIT_MS */
-    size_t log_bytes; /* of what each rank writes, kept here; 0: its end only */
-    char text[4096];  /* what words and hosts point into */
+    uint32_t wait_ms;              /* until all hosts have connected; 0: NT_REMOTE_WAIT_MS */
+    struct nt_remote_turns *turns; /* zeroed, of all launches of a job; NULL: they do not wait */
+    size_t log_bytes;              /* of what each rank writes, kept here; 0: its end only */
+    char text[4096];               /* what words and hosts point into */
 };
 
 /* launch: "srun --partition gpu", a row's name or program with options, split at blanks. hosts:
