@@ -115,7 +115,7 @@ def part_faults(build, check):
                                                            "it said: error: the partition is down"),
         (["--launch", "ssh", "--hosts", "a,b"], "fails", 3, "it said: error: the partition is down"),
         (["--launch", "srun", "--nodes", "2", *short], "short:1", 3, "1 of 2 nodes did not connect back in time (number 1)"),
-        (["--launch", "ssh", "--hosts", "a,b", *short], "short:1", 3, "node b"),
+        (["--launch", "ssh", "--hosts", "a,b", *short], "short:1", 3, "ssh ended with exit code 0 before node b connected"),
         (["--launch", "srun", "--nodes", "2"], "swallows", 3, "NCCLTUNE_LAUNCH is not set"),
         (["--launch", "mpirun", "--nodes", "2"], "swallows", 3, "NCCLTUNE_LAUNCH is not set"),
         (["--launch", "srun", "--nodes", "2", *short], "other:1", 3, "does not know the job's secret"),

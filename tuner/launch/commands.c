@@ -50,7 +50,7 @@ static void on_exit_of(uv_process_t *p, int64_t status, int signum)
     (void)uv_kill(-p->pid, SIGKILL); /* what is left of its group */
     nt_guard_drop(&one->all->guard, p->pid);
     uv_close((uv_handle_t *)p, on_closed);
-    one->all->events.on_exit(one->all->events.data, status, signum);
+    one->all->events.on_exit(one->all->events.data, (unsigned)(one - one->all->v), status, signum);
 }
 
 static void on_told(uv_write_t *req, int status)

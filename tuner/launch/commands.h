@@ -13,7 +13,7 @@
 struct nt_commands; /* opaque */
 
 struct nt_commands_events {
-    void (*on_exit)(void *data, int64_t status, int signum);
+    void (*on_exit)(void *data, unsigned i, int64_t status, int signum); /* i: of its host */
     void (*on_closed)(void *data);
     void *data;
 };

@@ -329,7 +329,7 @@ static bool worth_another(struct nt_launch *l, int64_t status, int signum)
     return true;
 }
 
-static void on_command_exit(void *data, int64_t status, int signum)
+static void on_command_exit(void *data, unsigned i, int64_t status, int signum)
 {
     struct nt_launch *l = data;
     char tail[TAIL], words[600], who[120], how[60];
@@ -340,7 +340,11 @@ static void on_command_exit(void *data, int64_t status, int signum)
     if (l->phase == WAITING) {
         tail_of(l, tail, sizeof(tail));
         show_log(l);
-        missing(l, who, sizeof(who));
+        if (l->remote->kind->each) {
+            (void)snprintf(who, sizeof(who), "%s", l->remote->hosts[i]);
+        } else {
+            missing(l, who, sizeof(who));
+        }
         (void)snprintf(how, sizeof(how), signum != 0 ? "signal %d" : "exit code %d",
                        signum != 0 ? signum : (int)status);
         (void)snprintf(words, sizeof(words), "%.100s ended with %s before node %s connected%s%s",
