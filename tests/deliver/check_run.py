@@ -235,6 +235,23 @@ class Run(Case):
         subprocess.run([NCCLTUNE, "run", "--", "true"], env=self.env, cwd=odd, check=True, stderr=subprocess.DEVNULL, timeout=60)
         self.assertEqual(json.loads(self.manifests()[0].read_text())["cwd"], f"{self.dir}/?")
 
+    def test_home_that_is_no_text(self):
+        """The delivery file lies below it, so that its name is in what is kept of the run."""
+        odd = os.fsencode(self.dir) + b"/\xff"
+        os.mkdir(odd)
+        env = {os.fsencode(k): os.fsencode(v) for k, v in self.env.items() if k != "XDG_STATE_HOME"}
+        r = subprocess.run([NCCLTUNE, "run", "--topo", TOPO, "--profile", self.profile, "--plugins", PLUGINS, *DESPITE, "--", "env"],
+                           env={**env, b"HOME": odd}, capture_output=True, timeout=60, check=False)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertNotIn(b"warning", r.stderr)
+        self.assertIn(b"NCCLTUNE_TABLE=" + odd + b"/.local/state/nccltune/tables/", r.stdout)
+        folder = odd + b"/.local/state/nccltune/runs"
+        (name,) = os.listdir(folder)
+        with open(folder + b"/" + name, encoding="utf-8") as f:
+            m = json.load(f)
+        self.assertTrue(m["profile"]["table"].startswith(f"{self.dir}/?/.local/state/nccltune/tables/"), m["profile"])
+        self.assertIn(m["profile"]["table"], [a["value"] for a in m["applied"] if a["name"] == "NCCLTUNE_TABLE"])
+
     def test_kill_switch_and_another_profile(self):
         r = self.run_cmd("--", "env", NCCLTUNE_DISABLE="1")
         self.assertNotIn("NCCLTUNE_PROFILE", self.variables(r.stdout))

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "profiles/format/receipt.h"
+#include "tuner/base/json.h"
 #include "tuner/base/text.h"
 #include "tuner/cli/engine_arg.h"
 #include "tuner/deliver/apply.h"
@@ -289,9 +290,10 @@ static json_t *applied(const struct run *r)
     json_t *list = json_array();
     for (size_t i = 0; i < r->apply.n; i++) {
         const struct nt_apply_var *v = &r->apply.v[i];
-        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s?}", "name", v->name,
-                                                    "value", v->value, "how",
-                                                    nt_apply_names[v->how], "before", v->before));
+        (void)json_array_append_new(
+            list, json_pack("{s:s, s:o, s:s, s:o}", "name", v->name, "value",
+                            nt_json_text(v->value), "how", nt_apply_names[v->how], "before",
+                            v->before != NULL ? nt_json_text(v->before) : json_null()));
     }
     return list;
 }
@@ -311,9 +313,9 @@ static json_t *manifest(const struct run *r)
     if (r->profile != NULL && !r->disabled) {
         (void)snprintf(file, sizeof(file), "%s", r->a->profile);
         nt_text_plain(file);
-        profile = json_pack("{s:s, s:s, s:s, s:s}", "hash", r->hash, "file", file, "product",
+        profile = json_pack("{s:s, s:s, s:s, s:o}", "hash", r->hash, "file", file, "product",
                             nt_product_names[r->a->variables_only ? NT_STATIC : NT_TABLE], "table",
-                            r->table);
+                            nt_json_text(r->table));
     }
     for (size_t i = 0; i < r->fit.n; i++) {
         (void)json_array_append_new(fit, json_string(r->fit.v[i].text));
@@ -350,16 +352,19 @@ static void keep_manifest(const struct run *r)
 {
     struct nt_err err = {.code = NT_OK};
     json_t *m = manifest(r);
-    int rc = m != NULL ? nt_manifest_save(m, &err) : nt_fail(&err, NT_E_NOMEM, 0, "manifest");
+    int rc = m != NULL ? nt_manifest_save(m, &err)
+                       : nt_fail(&err, NT_E_NOMEM, 0, "what it says could not be put together");
 
-    json_decref(m);
     if (rc != 0) {
         (void)fprintf(stderr,
                       "nccltune: warning: no manifest of this run is kept, so note and diff will "
-                      "not know it (%s); the command starts all the same. For the next one: free "
-                      "that folder, or set XDG_STATE_HOME to one that can be written\n",
-                      err.msg);
+                      "not know it (%s); the command starts all the same.%s\n",
+                      err.msg,
+                      m != NULL ? " For the next one: free that folder, or set XDG_STATE_HOME to "
+                                  "one that can be written"
+                                : "");
     }
+    json_decref(m);
 }
 
 /* Returns only on failure. */

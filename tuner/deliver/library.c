@@ -255,9 +255,9 @@ json_t *nt_libraries_json(const struct nt_libraries *l)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < l->n; i++) {
-        (void)json_array_append_new(list, json_pack("{s:s, s:s, s:s, s:s}", "path", l->v[i].path,
-                                                    "found", l->v[i].why, "version",
-                                                    l->v[i].version, "sha256", l->v[i].sha256));
+        (void)json_array_append_new(
+            list, json_pack("{s:o, s:s, s:s, s:s}", "path", nt_json_text(l->v[i].path), "found",
+                            l->v[i].why, "version", l->v[i].version, "sha256", l->v[i].sha256));
     }
     return list;
 }
