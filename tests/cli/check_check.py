@@ -64,6 +64,12 @@ def check_recording(p):
     p.call("check", "p.json", *REC, "--despite", "drivr", code=2, says="driver")
     p.call("check", "p.json", "--rig", "recordin:x", code=2, says="unknown rig")
     p.call("check", "none.json", code=2)
+    for bad, code, says in ((["check", "p.json", *REC, "--pairs", "1"], 2, "--pairs"), (["check", "p.json", "--rig", "recordin:x"], 2, "unknown rig"),
+                            (["check", "p.json", *REC, "--devices", "0,1"], 2, "--devices: "), (["merge", "none.db"], 3, "none.db"),
+                            (["merge", "a.db", "p.json"], 2, "p.json")):
+        p.call(*bad, "--db", "new.db", code=code, says=says)
+        assert not (p.folder / "new.db").exists(), bad  # what cannot begin makes no database
+    p.call("merge", "a.db", "--db", "new.db", says="a.db: 1 jobs")
     p.call("check", "p.json", *REC, "--fix", "NCCL_P2P_DISABLE=1", code=2, says="--fix: ")
     check_site(p)
     view = p.call("query", "--view", "checks", "--format", "json")

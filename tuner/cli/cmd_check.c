@@ -287,8 +287,15 @@ static int parse_pairs(const char *text, unsigned *ret_least, unsigned *ret_most
     return nt_wrap(err, rc, "--pairs %.40s", text);
 }
 
-static int measure(const struct check_args *a, const struct nt_profile *p, struct nt_store *store,
-                   struct nt_err *err)
+static int open_to_write(const char *db, struct nt_store **ret, struct nt_err *err)
+{
+    char path[PATH_MAX];
+    int rc = nt_store_default_path(db, true, path, sizeof(path), err);
+
+    return rc == 0 ? nt_store_open(path, NT_STORE_WRITE, ret, err) : rc;
+}
+
+static int measure(const struct check_args *a, const struct nt_profile *p, struct nt_err *err)
 {
     const struct nt_rig_opts ro = {.rig = a->rig,
                                    .devices = a->devices,
@@ -301,12 +308,14 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
                                    .seed = a->seed};
     struct nt_rig_open *r = calloc(1, sizeof(*r));
     struct nt_check_outcome o = {0};
+    struct nt_store *store = NULL;
     bool json = strcmp(a->format, "json") == 0;
     unsigned least = 0, most = 0;
     int rc = parse_pairs(a->pairs, &least, &most, err);
 
     rc = rc == 0 && r == NULL ? nt_fail(err, NT_E_NOMEM, 0, "check") : rc;
     rc = rc == 0 ? nt_rig_open(&ro, p, r, err) : rc;
+    rc = rc == 0 ? open_to_write(a->db, &store, err) : rc; /* bad usage makes no database */
 
     if (rc == 0) {
         const struct nt_check_config c = {.profile = p,
@@ -338,6 +347,7 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
         }
         rc = rc == 0 ? exit_of(&o) : rc;
     }
+    nt_store_close(store);
     nt_check_outcome_done(&o);
     if (r != NULL) {
         nt_rig_close(r);
@@ -489,8 +499,6 @@ static int run_check(const void *opts_, unsigned nargs, char **args, struct nt_e
 {
     const struct check_args *a = opts_;
     struct nt_profile *p = NULL;
-    struct nt_store *store = NULL;
-    char path[PATH_MAX];
     int rc = nt_load_profile_arg(args[0], a->db, &p, err);
     (void)nargs;
 
@@ -498,10 +506,7 @@ static int run_check(const void *opts_, unsigned nargs, char **args, struct nt_e
     if (rc == 0 && a->history) {
         rc = history(a, p, err);
     } else if (rc == 0) {
-        rc = nt_store_default_path(a->db, true, path, sizeof(path), err);
-        rc = rc == 0 ? nt_store_open(path, NT_STORE_WRITE, &store, err) : rc;
-        rc = rc == 0 ? measure(a, p, store, err) : rc;
-        nt_store_close(store);
+        rc = measure(a, p, err);
     }
     nt_profile_free(p);
     return rc;

@@ -14,14 +14,28 @@ static const struct nt_opt merge_opts[] = {
            "${XDG_STATE_HOME:-~/.local/state}/nccltune/nccltune.db)"),
     {0}};
 
+/* Looked at before the first of them makes a database that would stay empty. */
+static int look_at(unsigned n, char **paths, struct nt_err *err)
+{
+    int rc = 0;
+
+    for (unsigned i = 0; rc == 0 && i < n; i++) {
+        struct nt_store *s = NULL;
+        rc = nt_store_open(paths[i], NT_STORE_READ, &s, err);
+        nt_store_close(s);
+    }
+    return rc;
+}
+
 static int run_merge(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct merge_args *a = opts;
     struct nt_store *store = NULL;
     char path[PATH_MAX];
     uint64_t conflicts = 0;
-    int rc = nt_store_default_path(a->db, true, path, sizeof(path), err);
+    int rc = look_at(nargs, args, err);
 
+    rc = rc == 0 ? nt_store_default_path(a->db, true, path, sizeof(path), err) : rc;
     if (rc == 0) {
         rc = nt_store_open(path, NT_STORE_WRITE, &store, err);
     }
