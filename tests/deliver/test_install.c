@@ -278,6 +278,13 @@ static void test_changed_since(void **state)
 /* The manifest cannot be written: nothing is installed. A bad one stops everything. */
 static void test_manifest_in_the_way(void **state)
 {
+    static const struct {
+        const char *text, *says;
+    } rows[] = {{"{\"format\":\"nccltune-installed\",\"version\":2}",
+                 "is not of a version that is read here"},
+                {"[]", "is not of a version that is read here"},
+                {"{\"format\"", "is not JSON"},
+                {"", "is empty"}};
     struct nt_err err = {.code = NT_OK};
     (void)state;
     assert_int_equal(mkdir(in_root("/var"), 0755), 0);
@@ -287,9 +294,15 @@ static void test_manifest_in_the_way(void **state)
     assert_int_equal(files_below(), 1);
     assert_int_equal(unlink(in_root("/var/lib/nccltune")), 0);
     assert_int_equal(mkdir(in_root("/var/lib/nccltune"), 0755), 0);
-    put("/var/lib/nccltune/installed.json", "{\"format\":\"nccltune-installed\",\"version\":2}");
-    assert_int_equal(install(false, &err), -NT_E_INVAL);
-    assert_int_equal(files_below(), 1);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        char says[4096];
+        (void)snprintf(says, sizeof(says), "%s %s: put a copy of it back, or remove it",
+                       in_root("/var/lib/nccltune/installed.json"), rows[i].says);
+        put("/var/lib/nccltune/installed.json", rows[i].text);
+        assert_int_equal(install(false, &err), -NT_E_INVAL);
+        assert_non_null(strstr(err.msg, says));
+        assert_int_equal(files_below(), 1);
+    }
 }
 
 /* The last rename fails: those before it are taken back, what was replaced is as it was. */

@@ -112,9 +112,31 @@ static json_t *empty_manifest(void)
     return json_pack("{s:s, s:i, s:[]}", "format", "nccltune-installed", "version", 1, "files");
 }
 
+static void manifest_path(const struct nt_install_where *w, char *out, size_t size)
+{
+    size_t n;
+
+    if (is_system_wide(w)) {
+        (void)snprintf(out, size, "%s" MANIFEST_FOLDER "/" MANIFEST_NAME,
+                       w->root != NULL ? w->root : "");
+    } else if (nt_state_path("installed", out, size, NULL) != 0) {
+        (void)snprintf(out, size, MANIFEST_NAME);
+    } else {
+        n = strlen(out);
+        (void)snprintf(out + n, size - n, "/" MANIFEST_NAME);
+    }
+}
+
+static bool is_manifest(const json_t *m)
+{
+    return strcmp(nt_json_opt_str(m, "format", ""), "nccltune-installed") == 0 &&
+           nt_json_opt_i64(m, "version", 0) == 1 && json_is_array(json_object_get(m, "files"));
+}
+
 /* An empty one when there is none. */
 static int load_manifest(const struct nt_install_where *w, json_t **ret, struct nt_err *err)
 {
+    char path[PATH_MAX];
     struct nt_buf text;
     json_t *m = NULL;
     int rc, folder = manifest_folder(w, 0, err);
@@ -132,19 +154,23 @@ static int load_manifest(const struct nt_install_where *w, json_t **ret, struct 
     if (rc == -NT_E_MISSING) {
         m = empty_manifest();
         rc = 0;
-    } else if (rc == 0) {
-        rc = nt_json_parse(nt_buf_str(&text), text.len, MANIFEST_NAME, &m, err);
+    } else if (rc == 0 &&
+               (nt_json_parse(nt_buf_str(&text), text.len, "", &m, NULL) != 0 || !is_manifest(m))) {
+        manifest_path(w, path, sizeof(path));
+        rc = nt_fail(err, NT_E_INVAL, 0,
+                     "%.250s %s: put a copy of it back, or remove it; what it listed is then "
+                     "nobody's, and to be removed by hand",
+                     path,
+                     text.len == 0 ? "is empty"
+                     : m == NULL   ? "is not JSON"
+                                   : "is not of a version that is read here");
     }
     nt_buf_done(&text);
-    if (rc == 0 &&
-        (strcmp(nt_json_opt_str(m, "format", ""), "nccltune-installed") != 0 ||
-         nt_json_opt_i64(m, "version", 0) != 1 || !json_is_array(json_object_get(m, "files")))) {
-        json_decref(m);
-        rc = nt_fail(err, NT_E_INVAL, 0, MANIFEST_NAME ": not of a version that is read here");
-    }
     if (rc == 0) {
         *ret = m;
+        m = NULL;
     }
+    json_decref(m);
     return rc;
 }
 
