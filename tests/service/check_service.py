@@ -471,6 +471,31 @@ def moved(d):
     assert d.wait(job)["state"] == "done"
 
 
+def unreached(d):
+    """The socket is removed under the service, or a file lies at its name: said, and there again as soon as it can be."""
+    def status():
+        try:
+            return d.ask("GET", "/healthz")[0]
+        except OSError:
+            return None
+    stream = Unix(d.sock)
+    stream.request("GET", "/healthz")
+    assert stream.getresponse().read()
+    mode = d.sock.stat().st_mode
+    d.sock.unlink()
+    d.until(lambda: status() == 200, timeout=60)
+    assert d.sock.stat().st_mode == mode and f"socket {d.sock} was removed or replaced: listening there anew" in d.said()
+    stream.request("GET", "/healthz")  # who was connected still is
+    assert stream.getresponse().status == 200
+    stream.close()
+    d.sock.unlink()
+    d.sock.write_text("somebody's")
+    d.until(lambda: "nobody reaches the service there" in d.said(), timeout=60)
+    assert d.sock.read_text() == "somebody's"
+    d.sock.unlink()
+    d.until(lambda: status() == 200, timeout=60)
+
+
 def part_faults():
     """A database that cannot be written, or a disk that is full: the right errors, and it goes on."""
     with make() as d:
@@ -497,6 +522,7 @@ def part_faults():
         job = d.post("/v1/jobs", {"rig": "replay", "seed": 9}, 201)["id"]
         assert d.wait(job)["state"] == "done"
         moved(d)
+        unreached(d)
         second = subprocess.run([NCCLTUNE, "serve", "--config", d.dir / "c.conf", "--listen", f"unix:{d.dir}/other"], env=d.environment(),
                                 capture_output=True, text=True, timeout=20)
         assert second.returncode == 3 and "another service works on" in second.stderr, (second.returncode, second.stderr)

@@ -53,10 +53,12 @@ struct request {
     uint64_t spoke_ms; /* a stream's last bytes */
 };
 
+enum { RENEWALS = 28 }; /* of sockets whose name was taken away */
+
 struct listener {
     struct MHD_Daemon *mhd;
     uv_poll_t poll;
-    char path[108]; /* of a Unix socket, to unlink; "": TCP */
+    struct nt_listen_name name;
     unsigned port;
     bool open;
 };
@@ -65,7 +67,7 @@ struct nt_http {
     uv_loop_t *loop;
     struct nt_http_limits limits;
     struct nt_http_app app;
-    struct listener listener[NT_HTTP_LISTENERS];
+    struct listener listener[NT_HTTP_LISTENERS + RENEWALS];
     size_t nlisteners;
     uv_timer_t timer, sweep;
     struct conn *conns;
@@ -665,16 +667,13 @@ int nt_http_new(uv_loop_t *loop, const struct nt_http_limits *limits, const stru
     return 0;
 }
 
-int nt_http_listen(struct nt_http *h, const char *where, unsigned mode, struct nt_err *err)
+static int listen_at(struct nt_http *h, const char *where, unsigned mode, struct nt_err *err)
 {
     struct listener *l = &h->listener[h->nlisteners];
     const union MHD_DaemonInfo *info;
     int fd = -1, rc;
 
-    if (h->nlisteners == NT_HTTP_LISTENERS) {
-        return nt_fail(err, NT_E_INVAL, 0, "at most %d places to listen at", NT_HTTP_LISTENERS);
-    }
-    rc = nt_listen_open(where, mode, &fd, l->path, sizeof(l->path), &l->port, err);
+    rc = nt_listen_open(where, mode, &fd, &l->name, &l->port, err);
     if (rc != 0) {
         return rc;
     }
@@ -701,6 +700,39 @@ int nt_http_listen(struct nt_http *h, const char *where, unsigned mode, struct n
     h->nlisteners++;
     (void)uv_poll_start(&l->poll, UV_READABLE, on_poll);
     return 0;
+}
+
+int nt_http_listen(struct nt_http *h, const char *where, unsigned mode, struct nt_err *err)
+{
+    return h->nlisteners < NT_HTTP_LISTENERS
+               ? listen_at(h, where, mode, err)
+               : nt_fail(err, NT_E_INVAL, 0, "at most %d places to listen at", NT_HTTP_LISTENERS);
+}
+
+/* The old one stays, for its connections and for who knows it by another name. */
+int nt_http_renew(struct nt_http *h, unsigned mode, const char **ret_path, struct nt_err *err)
+{
+    char where[sizeof("unix:") + sizeof(h->listener[0].name.path)];
+    int rc = 0;
+
+    *ret_path = NULL;
+    for (size_t i = 0, n = h->nlisteners; i < n; i++) {
+        struct nt_listen_name *name = &h->listener[i].name;
+        if (nt_listen_there(name)) {
+            continue;
+        }
+        (void)snprintf(where, sizeof(where), "unix:%s", name->path);
+        *ret_path = name->path;
+        rc = n < NT_HTTP_LISTENERS + RENEWALS
+                 ? listen_at(h, where, mode, err)
+                 : nt_fail(err, NT_E_IO, 0, "after %d times: start the service anew", RENEWALS);
+        if (rc == 0) {
+            *ret_path = h->listener[n].name.path;
+            name->path[0] = '\0';
+            break;
+        }
+    }
+    return rc;
 }
 
 static void on_handle_closed(uv_handle_t *handle)
@@ -736,17 +768,12 @@ void nt_http_close(struct nt_http *h)
         uv_close((uv_handle_t *)&l->poll, on_handle_closed);
     }
     for (size_t i = 0; i < h->nlisteners; i++) {
+        nt_listen_unlink(&h->listener[i].name); /* while its number is taken */
         MHD_stop_daemon(h->listener[i].mhd);
-        if (h->listener[i].path[0] != '\0') {
-            (void)unlink(h->listener[i].path);
-        }
     }
     uv_close((uv_handle_t *)&h->timer, on_handle_closed);
     uv_close((uv_handle_t *)&h->sweep, on_handle_closed);
 }
-
-/* --- headers ------------------------------------------------------------------------------------
- */
 
 const char *nt_http_arg(const struct nt_http_req *r, const char *name)
 {
@@ -756,28 +783,4 @@ const char *nt_http_arg(const struct nt_http_req *r, const char *name)
         }
     }
     return NULL;
-}
-
-bool nt_http_type_is(const char *content_type, const char *type)
-{
-    size_t n = strlen(type);
-    return content_type != NULL && strncasecmp(content_type, type, n) == 0 &&
-           strchr("; \t", content_type[n]) != NULL;
-}
-
-bool nt_http_etag_in(const char *text, const char *etag)
-{
-    size_t n = strlen(etag);
-    while (text != NULL && *text != '\0') {
-        text += strspn(text, " \t,");
-        if (strncmp(text, "*", 1) == 0) {
-            return true;
-        }
-        text += strncmp(text, "W/", 2) == 0 ? 2 : 0; /* weak comparison */
-        if (strncmp(text, etag, n) == 0 && strchr(" \t,", text[n]) != NULL) {
-            return true;
-        }
-        text = strchr(text, ',');
-    }
-    return false;
 }

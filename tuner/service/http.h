@@ -93,6 +93,10 @@ NT_MUST_CHECK int nt_http_new(uv_loop_t *loop, const struct nt_http_limits *limi
  * living one refused. */
 NT_MUST_CHECK int nt_http_listen(struct nt_http *h, const char *where, unsigned mode,
                                  struct nt_err *err);
+/* Listens anew at a Unix socket whose name was removed or taken by another file. *ret_path: which,
+ * also of a failure; NULL: each is where it was. */
+NT_MUST_CHECK int nt_http_renew(struct nt_http *h, unsigned mode, const char **ret_path,
+                                struct nt_err *err);
 /* The port of a TCP listener asked for with port 0; 0: no such. */
 unsigned nt_http_port(const struct nt_http *h);
 void nt_http_answer(struct nt_http *h, struct nt_http_req *r);

@@ -59,7 +59,23 @@ static bool somebody_listens(const struct sockaddr_un *a)
     return yes;
 }
 
-static int open_unix(const char *path, unsigned mode, int *ret_fd, struct nt_err *err)
+/* The number of an open socket's file is nobody else's: this comparison is enough. */
+bool nt_listen_there(const struct nt_listen_name *name)
+{
+    struct stat st;
+    return name->path[0] == '\0' ||
+           (lstat(name->path, &st) == 0 && st.st_dev == name->dev && st.st_ino == name->ino);
+}
+
+void nt_listen_unlink(const struct nt_listen_name *name)
+{
+    if (name->path[0] != '\0' && nt_listen_there(name)) {
+        (void)unlink(name->path);
+    }
+}
+
+static int open_unix(const char *path, unsigned mode, int *ret_fd, struct nt_listen_name *ret_name,
+                     struct nt_err *err)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     struct stat st;
@@ -87,11 +103,14 @@ static int open_unix(const char *path, unsigned mode, int *ret_fd, struct nt_err
     mask = umask(0777 & ~mode); /* never wider than asked for, not even for a moment */
     bad = bind(fd, (const struct sockaddr *)&a, sizeof(a)) != 0 ? errno : 0;
     (void)umask(mask);
-    bad = bad == 0 && listen(fd, BACKLOG) != 0 ? errno : bad;
+    bad = bad == 0 && (listen(fd, BACKLOG) != 0 || lstat(path, &st) != 0) ? errno : bad;
     if (bad != 0) {
         (void)close(fd);
         return nt_fail(err, NT_E_INVAL, bad, "listen at %s", path);
     }
+    (void)snprintf(ret_name->path, sizeof(ret_name->path), "%s", path);
+    ret_name->dev = st.st_dev;
+    ret_name->ino = st.st_ino;
     *ret_fd = fd;
     return 0;
 }
@@ -134,19 +153,13 @@ static int open_tcp(const char *where, int *ret_fd, unsigned *ret_port, struct n
     return 0;
 }
 
-int nt_listen_open(const char *where, unsigned mode, int *ret_fd, char *path, size_t size,
+int nt_listen_open(const char *where, unsigned mode, int *ret_fd, struct nt_listen_name *ret_name,
                    unsigned *ret_port, struct nt_err *err)
 {
     *ret_port = 0;
-    path[0] = '\0';
-    if (strncmp(where, "unix:", 5) == 0) {
-        int rc = open_unix(where + 5, mode, ret_fd, err);
-        if (rc == 0) {
-            (void)snprintf(path, size, "%s", where + 5);
-        }
-        return rc;
-    }
-    return open_tcp(where, ret_fd, ret_port, err);
+    ret_name->path[0] = '\0';
+    return strncmp(where, "unix:", 5) == 0 ? open_unix(where + 5, mode, ret_fd, ret_name, err)
+                                           : open_tcp(where, ret_fd, ret_port, err);
 }
 
 bool nt_listen_peer(int fd, uid_t *ret_uid)

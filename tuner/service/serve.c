@@ -515,11 +515,30 @@ static void retain(struct nt_service *s)
     }
 }
 
+/* Nobody could reach the service, and nothing would tell why. */
+static void look_at_sockets(struct nt_service *s)
+{
+    struct nt_err err = {0};
+    const char *path;
+    int rc = nt_http_renew(s->http, s->c->socket_mode, &path, &err);
+
+    if (rc == 0 && path != NULL) {
+        nt_log(NT_WARN, "socket %s was removed or replaced: listening there anew", path);
+    } else if (rc != 0 && !s->deaf) {
+        nt_log(NT_ERROR,
+               "socket %s was removed or replaced, and nobody reaches the service there: %s (tried "
+               "again every %d s)",
+               path, err.msg, SLOW_MS / 1000);
+    }
+    s->deaf = rc != 0;
+}
+
 static void on_slow(uv_timer_t *t)
 {
     struct nt_service *s = t->data;
     bool was_gone;
 
+    look_at_sockets(s);
     was_gone = s->gone;
     if (nt_service_database(s, NULL) != 0) {
         nt_http_beat(s->http, BEAT_MS);

@@ -66,8 +66,8 @@ struct nt_service {
     uint64_t lag_n, lag_bucket[8];
     int64_t newest_profile;
     bool newest_known;
-    bool stopping, closed;
-    uint64_t wall_offset_ms; /* time of day − loop time */
+    bool stopping, closed, deaf; /* deaf: at a socket whose name was taken away */
+    uint64_t wall_offset_ms;     /* time of day − loop time */
 };
 
 uint64_t nt_service_day_ms(void);
