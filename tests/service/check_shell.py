@@ -58,6 +58,16 @@ def words(d, sh):
         sh.run(*ask, rc=rc, says=says)
 
 
+def of_submit(d, sh):
+    """What only submit takes is refused elsewhere."""
+    for ask in (["follow", 1], ["cancel", 1], ["resume", 1], []):
+        for option in (["--rig", "replay"], ["--seed", 0], ["--budget", "5m"], ["--priority", 1]):
+            sh.run(*ask, *option, rc=2, says=f"{option[0]} is an option of submit only")
+    r = subprocess.run([NCCLTUNE, "jobs", "--db", d.db, "--effort", "quick"], env=sh.env, capture_output=True, text=True, check=False)
+    assert r.returncode == 2 and "--effort is an option of submit only" in r.stderr, r
+    sh.run("sumbit", "--rig", "replay", rc=2, says="did you mean 'submit'")
+
+
 def cancelled(d, sh):
     """Who follows a job sees it cancelled, and is told how it goes on; a service that was away is found again."""
     job = json.loads(sh.run("submit", "--rig", "slow", "--format", "json"))["id"]
@@ -86,7 +96,10 @@ def tokens(d):
     reader.run("submit", "--rig", "replay", rc=1, says="403")
     said = Shell(d, http).run("--token-file", "tok", "submit", "--rig", "replay", "--seed", 9, "--follow")
     assert ": done, profile" in said, said
-    Shell(d, "unix:/none").run("follow", 1, rc=1, says="No such file")
+    for server, says in (("unix:/none", "No such file"), ("http://127.0.0.1:1", "refused")):  # not the answer of a job that failed
+        for ask in (["follow", 1], ["submit", "--rig", "replay", "--follow"], []):
+            Shell(d, server).run(*ask, rc=3, says=says)
+            Shell(d, server).run(*ask, rc=3, says="start it with `nccltune serve`, or name another with --server")
     Shell(d, "https://x:1").run(rc=2, says="curl")
 
 
@@ -122,6 +135,7 @@ def main():
         d.start()
         sh = Shell(d)
         words(d, sh)
+        of_submit(d, sh)
         cancelled(d, sh)
         tokens(d)
         impostor(d)

@@ -12,7 +12,7 @@
 struct jobs_args {
     const char *format, *db, *server, *token_file;
     bool upgrade, follow;
-    struct nt_remote_ask ask;
+    struct nt_remote_ask ask; /* last: what is from here on is of submit only */
 };
 
 static const struct jobs_args jobs_defaults = {.format = "table"};
@@ -105,6 +105,21 @@ static int print_job(void *data, const struct nt_store_job *j, struct nt_err *er
     return nt_rows_add(data, COLUMNS, names, v, err);
 }
 
+/* The first option given of those that only submit takes: the rows of `ask`, zero unless given. */
+static const char *of_submit(const struct jobs_args *a)
+{
+    static const struct nt_remote_ask none;
+
+    for (const struct nt_opt *o = jobs_opts; o->name != NULL; o++) {
+        size_t size = o->type == NT_O_STR ? sizeof(const char *) : sizeof(uint64_t);
+        if (o->offset >= offsetof(struct jobs_args, ask) &&
+            memcmp((const char *)a + o->offset, &none, size) != 0) {
+            return o->name;
+        }
+    }
+    return NULL;
+}
+
 static int run_jobs(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     const struct jobs_args *a = opts;
@@ -120,8 +135,12 @@ static int run_jobs(const void *opts, unsigned nargs, char **args, struct nt_err
                                      .token_file = a->token_file,
                                      .format = a->format,
                                      .follow = a->follow,
-                                     .ask = a->ask},
+                                     .ask = a->ask,
+                                     .of_submit = of_submit(a)},
             nargs, args, err);
+    }
+    if (of_submit(a) != NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "--%s is an option of submit only", of_submit(a));
     }
     if (rc == 0) { /* reading first: an upgrade makes no database */
         rc = nt_store_open(path, NT_STORE_READ, &store, err);
@@ -156,5 +175,6 @@ const struct nt_command nt_cmd_jobs = {
         "--server, or with something to do, it speaks of the queue of a service (nccltune "
         "serve): it lists it, submits a job by names, follows one live, cancels or resumes "
         "it. A followed job goes on whatever becomes of who follows. Exit status of "
-        "following: 0 done, 1 failed, 5 cancelled, which can be resumed; with --format json "
-        "each event is one line."};
+        "following: 0 done, 1 failed, 3 there is no service, or it was lost, 5 cancelled, which "
+        "can "
+        "be resumed; with --format json each event is one line."};

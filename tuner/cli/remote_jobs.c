@@ -21,6 +21,13 @@ struct client {
 
 /* ---- asking ---- */
 
+/* No service there, or none that ends what it says, is missing: "no" is what one answers. */
+static int missing(struct nt_err *err)
+{
+    err->code = NT_E_MISSING;
+    return -NT_E_MISSING;
+}
+
 /* The answer to one request; the caller owns *ret. */
 static int ask(const struct client *c, const char *method, const char *path, const json_t *body,
                json_t **ret, struct nt_err *err)
@@ -40,6 +47,7 @@ static int ask(const struct client *c, const char *method, const char *path, con
                                      .path = path,
                                      .body = body != NULL ? nt_buf_str(&out) : NULL},
                   &status, &in, err);
+    rc = rc == -NT_E_IO ? missing(err) : rc;
     rc = rc == 0 && status / 100 != 2 ? nt_remote_refused(status, &in, err) : rc;
     rc = rc == 0 ? nt_json_parse(nt_buf_str(&in), in.len, "the answer", ret, err) : rc;
     nt_buf_done(&out);
@@ -254,6 +262,12 @@ static int verdict(const struct client *c, const json_t *o, struct nt_err *err)
                : 0;
 }
 
+/* In a moment it may be there, or able to answer. */
+static bool is_away(int rc)
+{
+    return rc == -NT_E_MISSING || rc == -NT_E_IO;
+}
+
 /* Until the stream ends or the job does; 1: it is over, and its end was told. */
 static int follow_once(struct follower *f, bool *ret_reached, struct nt_err *err)
 {
@@ -266,7 +280,7 @@ static int follow_once(struct follower *f, bool *ret_reached, struct nt_err *err
 
     (void)snprintf(path, sizeof(path), "/v1/jobs/%" PRId64, f->job);
     rc = ask(c, "GET", path, NULL, &o, err);
-    *ret_reached = rc != -NT_E_IO;
+    *ret_reached = !is_away(rc);
     if (rc == 0 && is_over(text_of(o, "state"))) {
         rc = verdict(c, o, err);
         json_decref(o);
@@ -303,17 +317,17 @@ static int follow(const struct client *c, int64_t job, struct nt_err *err)
     for (int left = TRIES; left > 0; left--) {
         rc = follow_once(&f, &reached, err);
         ever = ever || reached;
-        if (rc == 1 || (rc != 0 && rc != -NT_E_IO) || !ever) {
+        if (rc == 1 || (rc != 0 && !is_away(rc)) || !ever) {
             break;
         }
-        if (rc == -NT_E_IO) {
+        if (is_away(rc)) {
             (void)fprintf(stderr, "nccltune: %s; asked again in %d s\n", err->msg, PAUSE_S);
             (void)nanosleep(&pause, NULL);
         }
         left = reached ? TRIES : left;
     }
     nt_buf_done(&f.data);
-    return rc == 1 ? 0 : rc;
+    return rc == 1 ? 0 : rc == -NT_E_IO ? missing(err) : rc;
 }
 
 /* ---- what is done ---- */
@@ -417,10 +431,13 @@ static int act(const struct client *c, unsigned nargs, char **args, struct nt_er
     int64_t job = 0;
     int which, rc;
 
+    which = nargs > 0 ? nt_vocab_find(verbs, "action", args[0], err) : 1;
+    if (which > 0 && c->a->of_submit != NULL) {
+        return nt_fail(err, NT_E_INVAL, 0, "--%s is an option of submit only", c->a->of_submit);
+    }
     if (nargs == 0) {
         return list(c, err);
     }
-    which = nt_vocab_find(verbs, "action", args[0], err);
     if (which <= 0) {
         return which < 0 ? which
                : nargs == 1
@@ -448,7 +465,13 @@ int nt_remote_jobs_run(const struct nt_remote_jobs *a, unsigned nargs, char **ar
 
     nt_buf_init(&c.token, 4096);
     rc = nt_remote_token(a->token_file, &c.token, err);
-    rc = rc == 0 ? act(&c, nargs, args, err) : rc;
+    if (rc == 0) {
+        rc = act(&c, nargs, args, err);
+        rc = rc == -NT_E_MISSING ? nt_wrap(err, rc,
+                                           "no service answers (start it with `nccltune serve`, or "
+                                           "name another with --server)")
+                                 : rc;
+    }
     nt_buf_done(&c.token);
     return rc;
 }
