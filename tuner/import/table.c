@@ -21,6 +21,7 @@ static int refuse_other_kinds(const char *name, const char *text, size_t len, st
     static const struct {
         const char *mark, *kind;
     } rows[] = {
+        {"#nccltune-recording=", "a recording: use `import recording`"}, /* a topology is in it */
         {"communicator_configs",
          "a tuner file in protobuf text form (sizes per rank, upper bounds exclusive)"},
         {"msg_size_tuning_rules",
