@@ -19,6 +19,7 @@
 #include "tuner/service/cache.h"
 #include "tuner/service/config.h"
 #include "tuner/service/events.h"
+#include "tuner/service/service_i.h"
 #include "tuner/service/service.h"
 #include "tuner/service/turns.h"
 #include "tuner/service/uevent.h"
@@ -123,6 +124,41 @@ static void test_config_print(void **state)
     assert_int_equal(nt_config_parse(&b, text, "printed", &e), 0);
     assert_memory_equal(&a, &b, sizeof(a));
     free(text);
+}
+
+/* A configured budget becomes whole seconds, and never none. */
+static void test_budget(void **state)
+{
+    static const struct {
+        const char *text, *ask, *word; /* NULL: no option */
+    } rows[] = {{"500ms", "{}", "1s"},
+                {"1500ms", "{}", "2s"},
+                {"5m", "{}", "300s"},
+                {"0", "{}", NULL},
+                {"500ms", "{\"budget_s\": 90}", "90s"}};
+    static const struct nt_service_options options = {.program = "/x/nccltune"};
+    static struct nt_service s = {.o = &options, .database = "/x/a.db"};
+    static struct nt_config c;
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const struct nt_store_entry e = {.id = 1, .kind = NT_QUEUE_TUNE, .ask = rows[i].ask};
+        struct nt_command_words words;
+        struct nt_err err = {0};
+        char text[64];
+        size_t at = 0;
+        (void)snprintf(text, sizeof(text), "[rig a]\nbudget = %s\n", rows[i].text);
+        nt_config_init(&c);
+        assert_int_equal(nt_config_parse(&c, text, "c", &err), 0);
+        assert_int_equal(nt_command_make(&words, &s, &c.rigs[0], &e, 0, &err), 0);
+        while (at < words.n && strcmp(words.v[at], "--budget") != 0) {
+            at++;
+        }
+        assert_int_equal(at < words.n, rows[i].word != NULL);
+        if (rows[i].word != NULL) {
+            assert_string_equal(words.v[at + 1], rows[i].word);
+        }
+        nt_command_done(&words);
+    }
 }
 
 static void test_access(void **state)
@@ -422,6 +458,6 @@ int main(void)
         cmocka_unit_test(test_routes),       cmocka_unit_test(test_params),
         cmocka_unit_test(test_openapi),      cmocka_unit_test(test_events),
         cmocka_unit_test(test_cache),        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_turns)};
+        cmocka_unit_test(test_turns),        cmocka_unit_test(test_budget)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

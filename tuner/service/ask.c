@@ -231,7 +231,7 @@ static void tune_words(struct nt_command_words *c, const struct nt_service *s,
     number_option(c, "--budget",
                   (uint64_t)nt_json_opt_i64(ask, "budget_s", 0) != 0
                       ? (uint64_t)nt_json_opt_i64(ask, "budget_s", 0)
-                      : r->budget_ns / 1000000000,
+                      : (r->budget_ns + 999999999) / 1000000000, /* up: 0 would be none */
                   "s");
     if (json_object_get(ask, "seed") != NULL) { /* 0 is one, too */
         char text[24];
