@@ -114,7 +114,7 @@ unsigned nt_remote_known(const struct nt_launch *l)
 static void on_again(uv_timer_t *t);
 
 /* Whether its commands may begin now. Two mpiruns at once make the same folders on the same hosts,
- * and one of them hangs. */
+ * and one of them may fail or hang. */
 static bool take_turn(struct nt_launch *l)
 {
     struct nt_remote_turns *t = l->remote->turns;

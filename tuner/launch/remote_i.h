@@ -55,5 +55,5 @@ unsigned nt_remote_known(const struct nt_launch *l);
 void nt_remote_pass_turn(struct nt_launch *l);
 
 /* remote_hosts.c: of the door */
-void nt_remote_on_in(void *data, int fd, const char *node, const char *rest, size_t len);
+void nt_remote_on_in(void *data, int fd, const char *name, const char *rest, size_t len);
 void nt_remote_on_refused(void *data, const char *words);
