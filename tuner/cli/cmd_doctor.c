@@ -365,14 +365,14 @@ static int ask_hosts(const struct doctor_args *a, struct nt_err *err)
     return rc;
 }
 
-/* Words that are no numbers are files: of several hosts then. */
+/* One that is no number and is there: all of them are files, of several hosts. */
 static bool are_files(unsigned nargs, char **args)
 {
     unsigned files = 0;
     for (unsigned i = 0; i < nargs; i++) {
         files += strspn(args[i], "0123456789-") != strlen(args[i]) && access(args[i], F_OK) == 0;
     }
-    return nargs > 0 && files == nargs;
+    return files > 0;
 }
 
 static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_err *err)
@@ -381,8 +381,18 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
     struct nt_scan_opts so = {.proc = a->proc, .active = a->active, .npids = nargs};
     uint32_t *pids = calloc(nargs + 1U, sizeof(*pids));
     struct nt_buf out;
+    bool over = a->on.launch != NULL || a->on.hosts != NULL || a->on.listen != NULL ||
+                a->on.wait_ns != 0 || a->on.nodes != 0;
     int rc = 0;
 
+    if (over && (a->clean || a->on.launch == NULL)) {
+        free(pids);
+        return nt_fail(err, NT_E_INVAL, 0,
+                       a->clean
+                           ? "--clean: on this host only, not with --launch"
+                           : "--hosts, --nodes, --listen, --launch-wait: say with --launch how "
+                             "nodes are reached");
+    }
     if (a->clean) {
         free(pids);
         return nargs > 0 ? nt_fail(err, NT_E_INVAL, 0, "--clean: takes no PID") : clean(a, err);
@@ -390,7 +400,7 @@ static int run_doctor(const void *opts, unsigned nargs, char **args, struct nt_e
     if (pids == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "doctor");
     }
-    if (a->on.launch != NULL || a->on.hosts != NULL || are_files(nargs, args)) {
+    if (over || are_files(nargs, args)) {
         free(pids);
         if (a->watch || (a->on.launch != NULL && nargs > 0)) {
             return nt_fail(err, NT_E_INVAL, 0, "several hosts: neither --watch nor PIDs");
