@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tuner/base/cli.h"
+#include "tuner/base/hash.h"
 #include "tuner/base/text.h"
 #include "tuner/launch/greet.h"
 #include "tuner/launch/loop.h"
@@ -22,7 +23,7 @@
 #include "tuner/launch/tunnel.h"
 
 enum { LISTEN_MORE = 8, KILL_MS = 3000, LEAVE_MS = 5000, CHUNK = 65536, LINE = 2048 };
-enum { TMP_LONGEST = 60, DIR_SIZE = 96, PATH_SIZE = DIR_SIZE + 32 };
+enum { TMP_LONGEST = 60, DIR_SIZE = 112, PATH_SIZE = DIR_SIZE + 32, TAG_LEN = 8 };
 #define PREFIX "nccltune-agent-"
 
 struct args {
@@ -521,16 +522,34 @@ static void who_am_i(char *node, size_t size, struct nt_buf *out, unsigned numbe
                   0);
 }
 
+/* Names those whose process ids are ours: a folder may be shared by hosts, or by containers. */
+static void process_space(char tag[TAG_LEN + 1])
+{
+    char text[256] = "", hex[NT_HEX_LEN + 1];
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, 64) : 0, m;
+
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    n = n > 0 ? n : 0;
+    m = readlink("/proc/self/ns/pid", text + n, 64);
+    nt_sha256_hex(text, (size_t)(n + (m > 0 ? m : 0)), hex);
+    (void)snprintf(tag, TAG_LEN + 1, "%.*s", (int)TAG_LEN, hex);
+}
+
 /* Folders of agents that were killed: of ours, and their process is gone. */
-static void sweep(const char *tmp)
+static void sweep(const char *tmp, const char *tag)
 {
     DIR *d = opendir(tmp);
     struct dirent *e, *x;
 
     while (d != NULL && (e = readdir(d)) != NULL) {
         char *rest = e->d_name;
-        bool named = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0;
-        long pid = named ? strtol(e->d_name + strlen(PREFIX), &rest, 10) : 0;
+        const size_t at = strlen(PREFIX) + TAG_LEN;
+        bool named = strncmp(e->d_name, PREFIX, strlen(PREFIX)) == 0 &&
+                     strncmp(e->d_name + strlen(PREFIX), tag, TAG_LEN) == 0 && rest[at] == '-';
+        long pid = named ? strtol(e->d_name + at + 1, &rest, 10) : 0;
         struct stat st;
         int fd = pid > 0 && *rest == '-' && kill((pid_t)pid, 0) != 0 && errno == ESRCH
                      ? openat(dirfd(d), e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
@@ -555,12 +574,14 @@ static void sweep(const char *tmp)
 static int make_dir(struct agent *a, struct nt_err *err)
 {
     const char *tmp = getenv("TMPDIR");
+    char tag[TAG_LEN + 1];
     bool fits =
         tmp != NULL && tmp[0] == '/' && strlen(tmp) <= TMP_LONGEST && access(tmp, W_OK) == 0;
 
     tmp = fits ? tmp : "/tmp";
-    sweep(tmp);
-    (void)snprintf(a->dir, sizeof(a->dir), "%s/" PREFIX "%ld-XXXXXX", tmp, (long)getpid());
+    process_space(tag);
+    sweep(tmp, tag);
+    (void)snprintf(a->dir, sizeof(a->dir), "%s/" PREFIX "%s-%ld-XXXXXX", tmp, tag, (long)getpid());
     if (mkdtemp(a->dir) == NULL) {
         a->dir[0] = '\0';
         return nt_fail(err, NT_E_IO, errno, "create a folder in %s", tmp);
@@ -591,20 +612,18 @@ static int serve(struct agent *a, int fd, const struct nt_buf *who, struct nt_er
 {
     static const int signums[3] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t ends, before;
-    int rc;
+    int rc, no_dir;
 
     (void)sigemptyset(&ends);
     for (size_t i = 0; i < 3; i++) {
         (void)sigaddset(&ends, signums[i]);
     }
     (void)pthread_sigmask(SIG_BLOCK, &ends, &before); /* from the folder on, we end in order */
-    rc = make_dir(a, err);
-    if (rc == 0 && (rc = uv_loop_init(&a->loop)) != 0) {
-        rc = nt_fail(err, NT_E_MISSING, -rc, "no event loop can be made");
-    }
+    no_dir = make_dir(a, err);                        /* the driver is told, so that it can tell */
+    rc = uv_loop_init(&a->loop);
     if (rc != 0) {
         (void)close(fd);
-        return rc;
+        return nt_fail(err, NT_E_MISSING, -rc, "no event loop can be made");
     }
     (void)signal(SIGPIPE, SIG_IGN);
     (void)uv_tcp_init(&a->loop, &a->driver);
@@ -622,6 +641,9 @@ static int serve(struct agent *a, int fd, const struct nt_buf *who, struct nt_er
     rc = rc == 0 ? uv_read_start(driver(a), on_alloc, on_read) : rc;
     if (rc != 0) {
         a->rc = nt_fail(err, NT_E_IO, -rc, "read from the driver");
+        end(a);
+    } else if (no_dir != 0) {
+        cannot(a, err);
         end(a);
     } else {
         nt_wire_send(driver(a), NT_WIRE_NODE, 0, nt_buf_str(who), who->len);
