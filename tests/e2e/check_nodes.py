@@ -130,6 +130,12 @@ def part_faults(build, check):
             name = " ".join(map(str, words)) + (f" ({fault})" if fault else "")
             check.ends(name, p.tune(*base, *words, env={"FAKE_FAULT": fault}), code, says)
             check.clean(name, p)
+        if os.geteuid() == 0:
+            check.ends("no folder", p.tune(*p.job(), env={"FAKE_FAULT": "nofolder:1"}), 3, "create a folder in /proc")
+            check.clean("no folder", p)
+        version = p.run("--version")[1].split()[-1]
+        check.ends("one agent more", p.tune(*p.job(), env={"FAKE_FAULT": "lurks", "FAKE_VERSION": version}), 0, FULL)
+        check.clean("one agent more", p)
         for fault, says in (("other-nccl:2", "node-b has NCCL 23003"), ("other-driver:3", "node-b has a driver for CUDA")):
             check.ends(fault, p.tune(*p.job("--env", f"WORLD_FAULT={fault}")), 3, says)
             check.clean(fault, p)
@@ -159,7 +165,11 @@ def part_lost(build, check):
         last = p.sql("SELECT max(id) FROM job")[0][0]
         check.that(p.sql("SELECT state FROM job WHERE id = ?", last) == [("interrupted",)], "the job's state")
         check.ends("resumed without", p.tune(*words[:-6], "--resume", last), 2, "--launch")
+        other = p.tmp / "nccltune-agent-99999999-99999-AAAAAA"  # another host's, on a folder that hosts share
+        other.mkdir()
         check.ends("resumed", p.tune("--probe", p.probe, "-q", "--launch", "srun", "--resume", last), 0, "faster by the table")
+        check.that(other.is_dir(), "another host's folder was cleared")
+        other.rmdir()
         check.clean("resumed", p)
 
 
@@ -275,6 +285,10 @@ def part_check(build, check):
         check.ends("doctor, a node short", p.run("doctor", "--launch", "srun", "--nodes", 2, "--launch-wait", "6s",
                                                  env={"FAKE_FAULT": "short:1"}), 3, "number 1")
         check.clean("doctor", p)
+        for words, says in ((["--nodes", 2], "--launch"), (["--listen", "127.0.0.1"], "--launch"), ([p.out, "--hosts", "a"], "--launch"),
+                            (["--clean", "--launch", "srun", "--nodes", 2], "--clean"), ([p.out, "/none.json"], "none.json"),
+                            ([p.out], "is not what")):
+            check.ends(f"doctor {words}", p.run("doctor", *words), 2, says)
         rc, out, err = p.run("topo", "--machine")
         check.that(rc == 0 and "kernel" in json.loads(out), f"topo --machine: {rc}\n{out}{err}")
         check.ends("topo --machine FILE", p.run("topo", "--machine", p.out), 2, "takes no file")

@@ -11,15 +11,21 @@ FAKE_FAULT   KIND[:NUMBER]
     other       gives process NUMBER another secret
     same        all processes on one node
     dies        kills process NUMBER, and what it started, after FAKE_AFTER_MS
+    lurks       comes in itself as one agent more, says nothing, and leaves when it is told something
+    nofolder    gives process NUMBER a TMPDIR in which nothing can be made (root's only)
     repeats     gives all processes the number 0
     once        fails the first time that it is called at all
     alone       notes a clash when it is called while another one has not started its processes yet
 FAKE_LOG     file that takes this command's words, a line a command
 """
+import hashlib
+import hmac
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 NODES = os.environ.get("FAKE_NODES", "node-a,node-b,node-c,node-d").split(",")
@@ -64,6 +70,19 @@ def be_alone():
         return
     time.sleep(0.1)
     os.unlink(lock)
+
+
+def lurk():
+    """One process more than was asked for, slow to say which."""
+    addresses, port, secret = os.environ["NCCLTUNE_LAUNCH"].split("/")
+    s = socket.create_connection((addresses.split(",")[0], int(port)))
+    mine, version = "a" * 64, os.environ["FAKE_VERSION"]
+    s.sendall(f"nccltune-agent {version} lurker {mine}\n".encode())
+    theirs = s.makefile().readline().split()[0]
+    proof = hmac.new(secret.encode(), f"agent lurker {mine} {theirs}".encode(), hashlib.sha256).hexdigest()
+    s.sendall(proof.encode() + b"\n")
+    threading.Thread(target=lambda: (s.recv(1), s.close()), daemon=True).start()
+    time.sleep(0.2)
 
 
 def take(words, option):
@@ -152,6 +171,8 @@ def main():
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
+    if KIND == "lurks":
+        lurk()
     for i, (command, env, stdin) in enumerate(table[os.path.basename(sys.argv[0])](words)):
         if KIND == "short" and i == NUMBER and stdin is None:
             started.append(subprocess.Popen(["sleep", "1000"], env=bare(), start_new_session=True))
@@ -159,6 +180,8 @@ def main():
         env["NCCLTUNE_NODE"] = node_of(i, words)
         if "NCCLTUNE_LAUNCH" in env:
             env["NCCLTUNE_LAUNCH"] = spoil(env["NCCLTUNE_LAUNCH"], i)
+        if KIND == "nofolder" and i == NUMBER:
+            env["TMPDIR"] = "/proc"
         if KIND == "repeats":
             env.update({k: "0" for k in ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if k in env})
         env.pop("FAKE_FAULT", None)

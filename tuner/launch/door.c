@@ -34,7 +34,7 @@ struct nt_door {
     uv_tcp_t listener;
     struct nt_door_events events;
     struct guest *guests;
-    unsigned nguests, strangers, open;
+    unsigned strangers, open;
     bool closing;
     char version[24], secret[NT_SECRET_LEN + 1], contact[NT_CONTACT_MAX + NT_SECRET_LEN + 16],
         address[NT_CONTACT_MAX];
@@ -63,7 +63,6 @@ static void on_guest_closed(uv_handle_t *h)
         at = &(*at)->next;
     }
     *at = g->next;
-    d->nguests--;
     free(g);
     closed_one(d);
 }
@@ -129,13 +128,13 @@ static void heard_line(struct guest *g, const char *line)
     int rc = nt_greet_hear(&g->greet, d->secret, d->version, line, answer);
     size_t n = strlen(answer);
 
-    if (n > 0) {
+    if (rc == 0 && n > 0) {
         answer[n] = '\n';
         nt_wire_put((uv_stream_t *)&g->tcp, answer, n + 1);
         answer[n] = '\0';
     }
-    if (rc == -NT_E_MISSING) { /* says what it is, though not that it belongs to us */
-        (void)snprintf(words, sizeof(words), "node %s: %s", g->greet.node, answer + 3);
+    if (rc == -NT_E_MISSING) {
+        (void)snprintf(words, sizeof(words), "node %s: %s", g->greet.node, answer);
         send_away(g);
         d->events.on_refused(d->events.data, words);
     } else if (rc != 0) {
@@ -181,6 +180,23 @@ static void on_read(uv_stream_t *s, ssize_t n, const uv_buf_t *buf)
     }
 }
 
+/* Where too many wait, who has waited longest goes: silence must not keep our own out. */
+static void make_room(struct nt_door *d)
+{
+    struct guest *oldest = NULL;
+    unsigned waiting = 0;
+
+    for (struct guest *g = d->guests; g != NULL; g = g->next) {
+        if (!uv_is_closing((uv_handle_t *)&g->tcp)) {
+            waiting++;
+            oldest = g;
+        }
+    }
+    if (waiting > NT_DOOR_GREETING) {
+        stranger(oldest);
+    }
+}
+
 static void on_connection(uv_stream_t *listener, int status)
 {
     struct nt_door *d = listener->data;
@@ -196,14 +212,13 @@ static void on_connection(uv_stream_t *listener, int status)
     g->open = 2;
     g->next = d->guests;
     d->guests = g;
-    d->nguests++;
     d->open++;
     (void)uv_timer_start(&g->timer, on_late, GREETING_MS, 0);
     if (uv_accept(listener, (uv_stream_t *)&g->tcp) != 0 || d->closing ||
-        d->nguests > NT_DOOR_GREETING ||
         uv_read_start((uv_stream_t *)&g->tcp, on_alloc, on_read) != 0) {
         send_away(g);
     }
+    make_room(d);
 }
 
 /* ---- the port ---- */

@@ -1,6 +1,7 @@
 /*
  * door - the port on which a launch's agents come in: listens, greets (greet.h), and hands over the
- * connections of those that know the secret. Who does not is sent away, and holds nobody up.
+ * connections of those that know the secret. Who does not is sent away, and holds
+ * nobody up: where too many wait, who has waited longest goes.
  *
  * Ownership  the door is the loop's until on_closed; a descriptor that is handed over is the
  *            callback's.
@@ -17,7 +18,7 @@ struct nt_door; /* opaque */
 struct nt_door_events {
     /* Somebody of this launch; rest: what came behind the greeting already. */
     void (*on_in)(void *data, int fd, const char *node, const char *rest, size_t len);
-    /* Somebody of this launch that cannot take part. */
+    /* Somebody of this launch, who has proved it, but cannot take part. */
     void (*on_refused)(void *data, const char *words);
     void (*on_closed)(void *data);
     void *data;

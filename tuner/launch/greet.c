@@ -33,7 +33,7 @@ int nt_contact_read(const char *text, struct nt_contact *ret, struct nt_err *err
 
 /* ---- the driver's side ---- */
 
-static int first_line(struct nt_greet *g, const char *secret, const char *version, const char *line,
+static int first_line(struct nt_greet *g, const char *secret, const char *line,
                       char answer[NT_GREET_LINE])
 {
     char word[24], more, proof[NT_PROOF_LEN + 1];
@@ -41,12 +41,6 @@ static int first_line(struct nt_greet *g, const char *secret, const char *versio
     if (sscanf(line, "%23s %23s %63s %64s %c", word, g->version, g->node, g->theirs, &more) != 4 ||
         strcmp(word, NT_GREET_WORD) != 0 || !is_hex(g->theirs, NT_SECRET_LEN)) {
         return -NT_E_PROTO;
-    }
-    if (strcmp(g->version, version) != 0) {
-        (void)snprintf(answer, NT_GREET_LINE,
-                       "no nccltune is %s where it was started, %s here: install one everywhere",
-                       version, g->version);
-        return -NT_E_MISSING;
     }
     if (nt_secret_make(g->ours, NULL) != 0) {
         return -NT_E_IO;
@@ -63,10 +57,17 @@ int nt_greet_hear(struct nt_greet *g, const char *secret, const char *version, c
 
     answer[0] = '\0';
     if (g->ours[0] == '\0') {
-        return first_line(g, secret, version, line, answer);
+        return first_line(g, secret, line, answer);
     }
     nt_secret_proof(secret, "agent", g->node, g->theirs, g->ours, proof);
     g->proved = !g->proved && nt_secret_same(proof, line);
+    if (g->proved && strcmp(g->version, version) != 0) { /* a stranger's word about it is no word */
+        g->proved = false;
+        (void)snprintf(answer, NT_GREET_LINE,
+                       "nccltune is %s where it was started, %s here: install one everywhere",
+                       version, g->version);
+        return -NT_E_MISSING;
+    }
     return g->proved ? 0 : -NT_E_PROTO;
 }
 
@@ -150,9 +151,6 @@ static int greet(int fd, const struct nt_contact *c, const char *node, const cha
     (void)snprintf(line, sizeof(line), NT_GREET_WORD " %s %s %s", version, node, mine);
     if (!write_line(fd, line) || !read_line(fd, line, sizeof(line))) {
         return nt_fail(err, NT_E_PROTO, 0, "no answer");
-    }
-    if (strncmp(line, "no ", 3) == 0) {
-        return nt_fail(err, NT_E_MISSING, 0, "%s", line + 3);
     }
     if (sscanf(line, "%64s %64s", theirs, said) != 2) {
         return nt_fail(err, NT_E_PROTO, 0, "who answers there is no driver of nccltune");

@@ -259,8 +259,11 @@ static void lose_all(struct nt_launch *l, const char *what)
     char words[200];
 
     for (unsigned i = 0; i < l->nnodes; i++) {
-        (void)snprintf(words, sizeof(words), "node %s %s", l->node[i].name, what);
-        nt_remote_give_up(l, i * l->each, (i + 1) * l->each, 0, words);
+        unsigned from = l->node[i].number * l->each;
+        if (l->node[i].known) {
+            (void)snprintf(words, sizeof(words), "node %s %s", l->node[i].name, what);
+            nt_remote_give_up(l, from, from + l->each, 0, words);
+        }
     }
 }
 

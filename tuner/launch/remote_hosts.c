@@ -89,6 +89,10 @@ static void start_ranks(struct nt_launch *l)
     nt_remote_close_door(l);
     for (unsigned i = 0; i < l->nnodes; i++) {
         uv_stream_t *s = (uv_stream_t *)&l->node[i].tcp;
+        if (!l->node[i].known) { /* one more than was asked for, which has not said who it is */
+            nt_remote_close_node(&l->node[i]);
+            continue;
+        }
         for (size_t k = 0; k < l->nfiles; k++) {
             nt_wire_send(s, NT_WIRE_FILE, 0, l->files[k].data, l->files[k].len);
         }
