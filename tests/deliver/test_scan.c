@@ -644,34 +644,71 @@ static void test_a_launcher(void **state)
 /* Where an interpreter would find the loader. */
 static void test_finds_the_loader(void **state)
 {
-    static const char environment[] = "HOME=/nobody\0PYTHONPATH=/hook:/other";
-    static char words[] = "/venv/bin/python3\0serve.py";
+    static const char environment[] = "HOME=/nobody\0PYTHONPATH=/hook:/other\0PATH=/bin:/venv/bin";
+    static const char *const folders[] = {"root/home",
+                                          "root/usr",
+                                          "root/usr/lib",
+                                          "root/usr/lib/python3.12",
+                                          "root/usr/lib/python3.12/site-packages",
+                                          "root/venv",
+                                          "root/venv/bin",
+                                          "root/venv/lib",
+                                          "root/venv/lib/python3.12",
+                                          "root/venv/lib/python3.12/site-packages"};
+    static const char usr[] = "/usr/bin/python3.12";
+    static const struct {
+        const char *word, *cwd;             /* how it was called, and where */
+        enum nt_doctor_loader empty, there; /* with the packages of /venv, and the loader there */
+    } calls[] = {
+        {"/venv/bin/python3", "/", NT_LOADER_ABSENT, NT_LOADER_THERE},
+        {"venv/bin/python3", "/", NT_LOADER_ABSENT, NT_LOADER_THERE},
+        {"../venv/bin/python3", "/home", NT_LOADER_ABSENT, NT_LOADER_THERE},
+        {"bin/python3", "/venv", NT_LOADER_ABSENT, NT_LOADER_THERE},
+        {"python3", "/", NT_LOADER_ABSENT, NT_LOADER_THERE}, /* along PATH */
+        {"venv/bin/python3", "", NT_LOADER_UNKNOWN, NT_LOADER_UNKNOWN},
+        {"python3.99", "/", NT_LOADER_UNKNOWN, NT_LOADER_UNKNOWN}, /* no program of that name */
+        {"VLLM::Worker", "/", NT_LOADER_UNKNOWN, NT_LOADER_UNKNOWN},
+        {"", "/", NT_LOADER_UNKNOWN, NT_LOADER_UNKNOWN},
+        {"/other/bin/python3", "/", NT_LOADER_ABSENT, NT_LOADER_ABSENT},
+    };
+    char root[100], words[64], path[128];
     struct nt_proc p = {.uid = geteuid(),
                         .environ_known = true,
                         .environ = (char *)(uintptr_t)environment,
                         .environ_len = sizeof(environment),
-                        .cmdline = words,
-                        .cmdline_len = sizeof(words)};
-    char root[100];
+                        .cmdline = words};
     (void)state;
 
     make_tree(geteuid());
     (void)snprintf(root, sizeof(root), "%s/root", tree);
-    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_UNKNOWN);
-    make_folder("root/venv", 0755);
-    make_folder("root/venv/lib", 0755);
-    make_folder("root/venv/lib/python3.12", 0755);
-    make_folder("root/venv/lib/python3.12/site-packages", 0755);
-    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_ABSENT);
-    put_text("root/venv/lib/python3.12/site-packages/nccltune.pth", "", 0);
-    assert_int_equal(nt_scan_loader(root, &p, "/usr/bin/python3.12"), NT_LOADER_THERE);
-    words[1] = 'x'; /* another interpreter */
-    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_UNKNOWN);
+    for (int step = 0; step < 3; step++) {
+        if (step == 1) {
+            for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+                make_folder(folders[i], 0755);
+            }
+            (void)snprintf(path, sizeof(path), "%s/venv/bin/python3", root);
+            host_put(path, "", 0, 0755);
+        } else if (step == 2) {
+            put_text("root/venv/lib/python3.12/site-packages/nccltune.pth", "", 0);
+        }
+        for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+            enum nt_doctor_loader want = step == 0   ? NT_LOADER_UNKNOWN
+                                         : step == 1 ? calls[i].empty
+                                                     : calls[i].there,
+                                  is;
+            p.cmdline_len = (size_t)snprintf(words, sizeof(words), "%s", calls[i].word) + 1;
+            is = nt_scan_loader(root, &p, usr, calls[i].cwd);
+            if (is != want) {
+                fail_msg("%s in '%s', step %d: %d", calls[i].word, calls[i].cwd, step, is);
+            }
+        }
+    }
+    p.cmdline_len = (size_t)snprintf(words, sizeof(words), "/other/python3") + 1;
     make_folder("root/hook", 0755);
     put_text("root/hook/nccltune_loader.py", "", 0);
-    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_THERE);
+    assert_int_equal(nt_scan_loader(root, &p, "", "/"), NT_LOADER_THERE);
     p.uid = geteuid() + 1;
-    assert_int_equal(nt_scan_loader(root, &p, ""), NT_LOADER_UNKNOWN);
+    assert_int_equal(nt_scan_loader(root, &p, "", "/"), NT_LOADER_UNKNOWN);
     drop_tree();
 }
 

@@ -87,16 +87,47 @@ static void look_along(struct search *s, const char *path)
     }
 }
 
-enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, const char *exe)
+/* The interpreter as it was called: a virtual environment's is a link, which exe has followed.
+ * False: the first word is no program any more, as where a process has named itself. */
+static bool called(const char *root, const struct nt_proc *p, const char *cwd, char *out,
+                   size_t size)
+{
+    const char *word = nt_proc_word(p, 0), *path = nt_proc_env(p, "PATH");
+    char program[PATH_MAX];
+
+    if (word == NULL || word[0] == '\0') {
+        return false;
+    }
+    if (word[0] == '/') {
+        return (size_t)snprintf(out, size, "%s", word) < size;
+    }
+    if (strchr(word, '/') != NULL) {
+        return cwd[0] == '/' && (size_t)snprintf(out, size, "%s/%s", cwd, word) < size;
+    }
+    for (size_t len; path != NULL && *path != '\0'; path += len + (path[len] == ':')) {
+        len = strcspn(path, ":");
+        if (path[0] == '/' && (size_t)snprintf(out, size, "%.*s/%s", (int)len, path, word) < size &&
+            (size_t)snprintf(program, sizeof(program), "%s%s", root, out) < sizeof(program) &&
+            access(program, X_OK) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, const char *exe,
+                                     const char *cwd)
 {
     struct search s = {.root = strcmp(root, "/") == 0 ? "" : root};
     const char *venv = nt_proc_env(p, "VIRTUAL_ENV"), *home = nt_proc_env(p, "HOME");
-    char user[PATH_MAX];
+    char user[PATH_MAX], program[PATH_MAX];
+    bool known;
 
     if (p->uid != geteuid() || !p->environ_known) {
         return NT_LOADER_UNKNOWN;
     }
-    look_from(&s, nt_proc_word(p, 0));
+    known = called(s.root, p, cwd, program, sizeof(program));
+    look_from(&s, known ? program : NULL);
     look_from(&s, exe);
     if (venv != NULL && venv[0] == '/') {
         look_below(&s, venv);
@@ -106,5 +137,5 @@ enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, 
         look_below(&s, user);
     }
     look_along(&s, nt_proc_env(p, "PYTHONPATH"));
-    return s.found ? NT_LOADER_THERE : s.packages ? NT_LOADER_ABSENT : NT_LOADER_UNKNOWN;
+    return s.found ? NT_LOADER_THERE : s.packages && known ? NT_LOADER_ABSENT : NT_LOADER_UNKNOWN;
 }

@@ -374,18 +374,28 @@ static void take_engine(const struct nt_scan_opts *o, const struct nt_doctor_wor
     nt_buf_done(&text);
 }
 
+/* Where a link of the process's folder leads; "" where that cannot be told. */
+static const char *link_of(const struct nt_scan_opts *o, uint32_t pid, const char *name, char *out,
+                           size_t size)
+{
+    char link[PATH_MAX];
+    ssize_t n;
+
+    (void)snprintf(link, sizeof(link), "%s/%u/%s", o->proc != NULL ? o->proc : "/proc", pid, name);
+    n = readlink(link, out, size - 1);
+    out[n > 0 ? n : 0] = '\0';
+    return out;
+}
+
 static void take_loader(const struct nt_scan_opts *o, struct nt_scanned *s)
 {
     const struct want w = {.proc = o->proc, .p = &s->proc};
-    char root[PATH_MAX], link[PATH_MAX], exe[PATH_MAX];
-    ssize_t n;
+    char root[PATH_MAX], exe[PATH_MAX], cwd[PATH_MAX];
 
     if (s->facts.receipt == NULL && nt_proc_is_python(&s->proc)) {
-        (void)snprintf(link, sizeof(link), "%s/%u/exe", o->proc != NULL ? o->proc : "/proc",
-                       s->proc.pid);
-        n = readlink(link, exe, sizeof(exe) - 1);
-        exe[n > 0 ? n : 0] = '\0';
-        s->facts.loader = nt_scan_loader(root_of(&w, root, sizeof(root)), &s->proc, exe);
+        s->facts.loader = nt_scan_loader(root_of(&w, root, sizeof(root)), &s->proc,
+                                         link_of(o, s->proc.pid, "exe", exe, sizeof(exe)),
+                                         link_of(o, s->proc.pid, "cwd", cwd, sizeof(cwd)));
     }
 }
 

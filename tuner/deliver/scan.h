@@ -32,9 +32,11 @@ struct nt_scan {
 };
 
 /* Whether the Python loader is in a folder that the process's interpreter runs .pth files of, or on
- * its PYTHONPATH. root: the file system as the process sees it. Unknown for other users' processes,
- * whose files could hang a reader, and where no such folder is found. */
-enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, const char *exe);
+ * its PYTHONPATH. root: the file system as the process sees it; exe, cwd: the process's, or "".
+ * Unknown for other users' processes, whose files could hang a reader, where no such folder is
+ * found, and where the interpreter cannot be told. */
+enum nt_doctor_loader nt_scan_loader(const char *root, const struct nt_proc *p, const char *exe,
+                                     const char *cwd);
 
 NT_MUST_CHECK int nt_scan(const struct nt_scan_opts *opts, struct nt_scan *ret, struct nt_err *err);
 void nt_scan_done(struct nt_scan *s);
