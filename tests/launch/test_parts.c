@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -312,23 +313,42 @@ static void test_strangers(void **state)
     assert_int_equal(uv_loop_close(&loop), 0);
 }
 
+/* Does this host know the name, and can it listen there? Not every one has IPv6, or /etc/hosts. */
+static bool has(const char *name)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
+    struct addrinfo *found = NULL;
+    bool good = getaddrinfo(name, "0", &hints, &found) == 0;
+    int fd = good ? socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0) : -1;
+
+    good = fd >= 0 && bind(fd, found->ai_addr, found->ai_addrlen) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    if (found != NULL) {
+        freeaddrinfo(found);
+    }
+    return good;
+}
+
 static void test_places(void **state)
 {
     static const struct {
         const char *listen;
         int rc;
-    } rows[] = {{"127.0.0.1", 0},
-                {"127.0.0.1:20000-39999", 0},
-                {"[::1]:20000-39999", 0},
-                {"localhost", 0},
-                {"127.0.0.1:0", -NT_E_INVAL},
-                {"127.0.0.1:70000", -NT_E_INVAL},
-                {"127.0.0.1:9-8", -NT_E_INVAL},
-                {"127.0.0.1:x", -NT_E_INVAL},
-                {":4711", -NT_E_INVAL},
-                {"", -NT_E_INVAL},
-                {"no.such.host.invalid", -NT_E_INVAL},
-                {"192.0.2.77", -NT_E_MISSING}};
+        const char *needs; /* NULL: every host has it */
+    } rows[] = {{"127.0.0.1", 0, NULL},
+                {"127.0.0.1:20000-39999", 0, NULL},
+                {"[::1]:20000-39999", 0, "::1"},
+                {"localhost", 0, "localhost"},
+                {"127.0.0.1:0", -NT_E_INVAL, NULL},
+                {"127.0.0.1:70000", -NT_E_INVAL, NULL},
+                {"127.0.0.1:9-8", -NT_E_INVAL, NULL},
+                {"127.0.0.1:x", -NT_E_INVAL, NULL},
+                {":4711", -NT_E_INVAL, NULL},
+                {"", -NT_E_INVAL, NULL},
+                {"no.such.host.invalid", -NT_E_INVAL, NULL},
+                {"192.0.2.77", -NT_E_MISSING, NULL}};
     (void)state;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -337,11 +357,13 @@ static void test_places(void **state)
         uv_loop_t loop;
         int rc;
 
+        if (rows[i].needs != NULL && !has(rows[i].needs)) {
+            continue;
+        }
         assert_int_equal(uv_loop_init(&loop), 0);
         rc = nt_door_open(&loop, rows[i].listen, "1", &events, &h.door, NULL);
-        if (rc != rows[i].rc && strncmp(rows[i].listen, "[::1]", 5) != 0) {
-            print_error("%s: %d\n", rows[i].listen, rc); /* a host may have no IPv6 */
-            assert_int_equal(rc, rows[i].rc);
+        if (rc != rows[i].rc) {
+            fail_msg("%s: %d", rows[i].listen, rc);
         }
         if (rc == 0) {
             nt_door_close(h.door);
