@@ -99,6 +99,7 @@ struct nt_class_result {
     double p95_ratio;   /* NAN: not enough iterations */
     unsigned pairs;
     bool published; /* stands in the product */
+    bool unproved;  /* it does not, for no other reason than that no gain could be proved */
     char why[96];   /* when not */
 };
 struct nt_row_result {
@@ -122,7 +123,8 @@ struct nt_backend_class {
     unsigned pairs;
     bool published;
     bool kept; /* not confirmed, because NCCL won the race: `call` came next, figures are of it */
-    char why[96]; /* when not published */
+    bool unproved; /* not published, but nothing that was checked speaks against it */
+    char why[96];  /* when not published */
 };
 enum { NT_MAX_BACKEND_ROWS = 128, NT_MAX_BACKEND_NOTES = 64 };
 struct nt_backend_row {

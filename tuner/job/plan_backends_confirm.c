@@ -590,6 +590,7 @@ static void publish(struct nt_plan *p)
                 continue;
             }
             c->published = s.inside && c->p <= p->spec.alpha;
+            c->unproved = s.inside && !c->published;
             if (!c->published) {
                 (void)snprintf(c->why, sizeof(c->why), "%s%s",
                                s.inside ? "" : "not within the guard: ",
@@ -643,7 +644,8 @@ static void keep(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_ba
                                      .p = NAN,
                                      .guard_upper = NAN,
                                      .p95_ratio = NAN,
-                                     .kept = told};
+                                     .kept = told,
+                                     .unproved = !told};
     (void)snprintf(out->why, sizeof(out->why), "%s",
                    !told             ? "which is faster could not be told in the race"
                    : s.log_ratio > 0 ? "NCCL as it is was faster in the race"

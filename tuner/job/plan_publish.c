@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char unproved[] = "a gain could not be proved";
 const double publish_tail_limit = 1.05; /* p95 of tuned over default, pooled per row */
 enum { TAIL_LEAST = 200 };              /* iterations an arm, before the tail is judged */
 
@@ -242,7 +243,7 @@ static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
 {
     struct part part = {.lo_holds = true, .hi_holds = true};
     bool gained = false, safe = true, keeps = false;
-    const char *why = "a gain could not be proved";
+    const char *why = unproved;
 
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
@@ -271,6 +272,7 @@ static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
                                         : NULL;
         if (k != NULL) {
             k->published = part.stays;
+            k->unproved = !part.stays && safe && !p->rows[row].out;
             (void)snprintf(k->why, sizeof(k->why), "%s%s",
                            safe || p->rows[row].out ? "" : "not within the guard: ",
                            k->published       ? ""
@@ -371,10 +373,8 @@ static void publish_static(struct nt_plan *p)
         struct nt_class_result *k = &p->result.classes[i];
         if (k->product == NT_ARM_STATIC) {
             k->published = p->result.static_present;
-            (void)snprintf(k->why, sizeof(k->why), "%s",
-                           k->published ? ""
-                           : safe       ? "a gain could not be proved"
-                                        : why);
+            k->unproved = safe && !k->published;
+            (void)snprintf(k->why, sizeof(k->why), "%s", k->published ? "" : safe ? unproved : why);
         }
     }
     if (p->result.static_present) {
@@ -382,15 +382,16 @@ static void publish_static(struct nt_plan *p)
     }
 }
 
-/* all: also what has a reason of its own. */
-static void withdraw_table(struct nt_plan *p, bool all, const char *why)
+/* why NULL: no gain was proved; what has a reason of its own keeps it. */
+static void withdraw_table(struct nt_plan *p, const char *why)
 {
     p->result.nrows = 0;
     for (size_t i = 0; i < p->result.nclasses; i++) {
         struct nt_class_result *k = &p->result.classes[i];
-        if (k->product == NT_ARM_TABLE && (all || k->published)) {
+        if (k->product == NT_ARM_TABLE && (why != NULL || k->published)) {
             k->published = false;
-            (void)snprintf(k->why, sizeof(k->why), "%s", why);
+            k->unproved = why == NULL;
+            (void)snprintf(k->why, sizeof(k->why), "%s", why != NULL ? why : unproved);
         }
     }
 }
@@ -409,10 +410,10 @@ static void publish_table(struct nt_plan *p)
         gained = gained || (k->product == NT_ARM_TABLE && k->published && k->p <= p->spec.alpha);
     }
     if (!gained && p->result.nrows > 0) {
-        withdraw_table(p, false, "a gain could not be proved");
+        withdraw_table(p, NULL);
     }
     if (!product_is_safe(p, NT_ARM_TABLE, why, sizeof(why))) {
-        withdraw_table(p, true, why);
+        withdraw_table(p, why);
         (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn), "%s: %s", vars, why);
     }
     /* With process variables a size that lost its row runs the default under them, which was not
@@ -422,7 +423,7 @@ static void publish_table(struct nt_plan *p)
             const struct nt_class_result *k = &p->result.classes[i];
             if (k->product == NT_ARM_TABLE && k->in_row && !k->published &&
                 !default_unchanged(p, &k->cs)) {
-                withdraw_table(p, true,
+                withdraw_table(p,
                                "a size of it fell back to the default under its process variables");
                 (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn),
                                "%s: a row did not hold at %llu bytes", vars,

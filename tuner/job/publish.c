@@ -116,13 +116,15 @@ int nt_publish_draft(const struct nt_spec *spec, const struct nt_plan *plan,
     return 0;
 }
 
-/* Whatever else keeps it back than that its gain could not be proved is the guard: the same in the
- * profile as in the database. */
-static int verdict_of(const struct nt_class_result *c)
+/* One verdict in the profile and in the database. */
+static int verdict_of(bool published, bool unproved)
 {
-    return c->published                               ? NT_VD_TUNED
-           : strncmp(c->why, "a gain could", 12) == 0 ? NT_VD_UNDECIDED
-                                                      : NT_VD_GUARD;
+    return published ? NT_VD_TUNED : unproved ? NT_VD_UNDECIDED : NT_VD_GUARD;
+}
+
+static uint8_t store_kind(bool published, bool unproved)
+{
+    return published ? NT_STORE_WINNER : unproved ? NT_STORE_NO_WINNER : NT_STORE_REJECTED;
 }
 
 static const struct nt_found *found_for(const struct nt_plan *plan, const struct nt_case *cs)
@@ -193,7 +195,7 @@ static void add_class(struct nt_profile *p, const struct nt_plan *plan,
     out->bytes = c->cs.bytes;
     out->coll = c->cs.coll;
     out->mode = c->cs.mode;
-    out->verdict = verdict_of(c);
+    out->verdict = verdict_of(c->published, c->unproved);
     out->default_ns = c->default_ns;
     out->tuned_ns = c->tuned_ns;
     out->as_found_ns = c->as_found_ns;
@@ -300,21 +302,16 @@ static void add_backend_row(struct nt_profile *p, const struct nt_backend_row *r
     }
 }
 
-static void add_backend_class(struct nt_profile *p, const struct nt_spec *spec,
-                              const struct nt_backend_class *c)
+static void add_backend_class(struct nt_profile *p, const struct nt_backend_class *c)
 {
     struct nt_profile_backend_class *out = NT_PROFILE_ADD(p, &p->backends.classes);
     char text[64];
-    bool guard = strncmp(c->why, "not within", 10) == 0;
 
     *out = (struct nt_profile_backend_class){
         .bytes = c->cs.bytes,
         .coll = c->cs.coll,
         .mode = c->cs.mode,
-        .verdict = c->published                   ? NT_VD_TUNED
-                   : c->kept                      ? NT_VD_DEFAULT
-                   : guard || c->p <= spec->alpha ? NT_VD_GUARD
-                                                  : NT_VD_UNDECIDED,
+        .verdict = c->kept ? NT_VD_DEFAULT : verdict_of(c->published, c->unproved),
         .setting = nt_profile_text(p, nt_call_text(&c->call, text, sizeof(text))),
         .rival = nt_arm_names[c->rival],
         .default_ns = c->default_ns,
@@ -376,7 +373,7 @@ static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
         add_backend_row(p, &r->backend_rows[i]);
     }
     for (size_t i = 0; i < r->nbackend_classes; i++) {
-        add_backend_class(p, spec, &r->backend_classes[i]);
+        add_backend_class(p, &r->backend_classes[i]);
     }
     for (size_t i = 0; i < r->nbackend_notes; i++) {
         add_backend_note(p, spec, &r->backend_notes[i]);
@@ -475,14 +472,6 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
 
 /* ------------------------------------------------------------------ store */
 
-static uint8_t store_kind(const struct nt_class_result *c)
-{
-    int verdict = verdict_of(c);
-    return verdict == NT_VD_TUNED       ? NT_STORE_WINNER
-           : verdict == NT_VD_UNDECIDED ? NT_STORE_NO_WINNER
-                                        : NT_STORE_REJECTED;
-}
-
 static int setting_id(struct nt_store *store, const char *vars, const struct nt_call *call,
                       int64_t *ret, struct nt_err *err)
 {
@@ -535,7 +524,7 @@ static int save_confirm(struct nt_store *store, int64_t job, const struct nt_pla
         struct nt_store_verdict v = {.stage = "confirm",
                                      .product = table ? "table" : "static",
                                      .cs = c->cs,
-                                     .kind = store_kind(c),
+                                     .kind = store_kind(c->published, c->unproved),
                                      .speedup = exp(c->gain),
                                      .lo = exp(c->lo),
                                      .hi = exp(c->hi),
@@ -581,10 +570,7 @@ static int save_backends(struct nt_store *store, int64_t job, const struct nt_pl
         struct nt_store_verdict v = {.stage = "confirm",
                                      .product = "backends",
                                      .cs = c->cs,
-                                     .kind = c->published ? NT_STORE_WINNER
-                                             : strncmp(c->why, "a gain could", 12) == 0
-                                                 ? NT_STORE_NO_WINNER
-                                                 : NT_STORE_REJECTED,
+                                     .kind = store_kind(c->published, c->unproved),
                                      .speedup = exp(c->gain),
                                      .lo = exp(c->lo),
                                      .hi = exp(c->hi),
