@@ -6,12 +6,12 @@
  * another number from a tuner: cut to what the buffers of the protocol hold, then rounded down to
  * the protocol's grain. Nothing else is checked.
  *
- * Smaller   where a call takes more than one chunk anyway: more steps, which overlap more. Not for
- *           LL, which is for calls so small that they are one chunk, nor for calls below 1 MiB,
- *           whose time is that of their start.
- * Larger    only where NCCL itself takes less than fits: Tree with LL128, PAT. Never for NVLS,
- * whose buffers are made for its own chunk, which is not what NCCL cuts to. Neither   CollNet,
- * which needs a plugin of the network and was tried by nobody.
+ * Smaller  where a call takes more than one chunk anyway: more steps, which overlap more. Not for
+ *          LL, which is for calls so small that they are one chunk, nor for calls below 1 MiB,
+ *          whose time is that of their start.
+ * Larger   only where NCCL itself takes less than fits: Tree with LL128, PAT. Never for NVLS,
+ *          whose buffers are made for its own chunk, which is not what NCCL cuts to.
+ * Neither  for CollNet, which needs a plugin of the network and was tried by nobody.
  *
  * Pure. Bytes.
  */

@@ -171,21 +171,11 @@ bool chunks_push(struct nt_plan *p, uint32_t setting, uint32_t point)
 static void add_arm(struct nt_plan *p, const struct todo *t, const struct nt_result *r)
 {
     struct cell *c = &p->settings[t->setting].cells[t->point];
-    uint32_t at = c->narms++;
-    struct arm *a = &c->arms[at];
+    uint32_t at = c->narms;
+    const struct arm *a = &c->arms[at];
     bool ok = r->status == NT_ST_OK;
 
-    *a = (struct arm){.call = t->step.m.call,
-                      .executed = ok ? r->executed : NT_EXECUTED_NONE,
-                      .status = r->status,
-                      .gated = (uint8_t)(1U << t->mode),
-                      .look_log = plan_log_median(r),
-                      .look_samples = (uint32_t)r->count,
-                      .twin = NONE,
-                      .own_chunk = r->own_chunk_bytes};
-    if (ok && p->settings[t->setting].by_tuple) {
-        a->twin = explore_find(&p->settings[0].cells[t->point], &a->executed, a->call.chunk_bytes);
-    }
+    explore_add(p, t, r);
     c->calls[c->ncalls++] = (struct request){.call = a->call, .arm = at};
     for (uint32_t k = 0; k < p->nmodes; k++) {
         struct nt_race *race = c->race[p->modes[k]];

@@ -182,6 +182,26 @@ static bool still_outgrown(struct cell *c, const struct nt_call *call, double lo
     return *out;
 }
 
+void explore_add(struct nt_plan *p, const struct todo *t, const struct nt_result *r)
+{
+    const struct setting *s = &p->settings[t->setting];
+    struct cell *c = &s->cells[t->point];
+    bool ok = r->status == NT_ST_OK;
+    struct arm *a = &c->arms[c->narms++];
+
+    *a = (struct arm){.call = t->step.m.call,
+                      .executed = ok ? r->executed : NT_EXECUTED_NONE,
+                      .status = r->status,
+                      .gated = (uint8_t)(1U << t->mode),
+                      .look_log = plan_log_median(r),
+                      .look_samples = (uint32_t)r->count,
+                      .twin = NONE,
+                      .own_chunk = r->own_chunk_bytes};
+    if (ok && s->by_tuple && p->settings[0].cells != NULL) {
+        a->twin = explore_find(&p->settings[0].cells[t->point], &a->executed, a->call.chunk_bytes);
+    }
+}
+
 void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
 {
     struct cell *c = &p->settings[t->setting].cells[t->point];
@@ -201,18 +221,8 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
     }
     explore_failed(p, call, r->status);
     if (at == NONE && r->status != NT_ST_UNAVAILABLE && r->status != NT_ST_NOT_RECORDED) {
-        at = c->narms++;
-        c->arms[at] = (struct arm){.call = *call,
-                                   .executed = ok ? r->executed : NT_EXECUTED_NONE,
-                                   .status = r->status,
-                                   .gated = (uint8_t)(1U << t->mode),
-                                   .look_log = plan_log_median(r),
-                                   .look_samples = (uint32_t)r->count,
-                                   .twin = NONE,
-                                   .own_chunk = r->own_chunk_bytes};
-        if (ok && p->settings[t->setting].by_tuple && p->settings[0].cells != NULL) {
-            c->arms[at].twin = explore_find(&p->settings[0].cells[t->point], &r->executed, 0);
-        }
+        at = c->narms;
+        explore_add(p, t, r);
     }
     if (at != NONE) {
         c->calls[c->ncalls++] = (struct request){.call = *call, .arm = at};

@@ -335,6 +335,8 @@ void explore_look(struct nt_plan *p, enum purpose purpose, uint32_t setting, uin
                   const struct nt_call *call);
 /* The arm that is this tuple: what was executed, and the chunk that was asked for; NONE: none. */
 uint32_t explore_find(const struct cell *c, const struct nt_executed *x, uint32_t chunk_bytes);
+/* A tuple more of the cell that the look was of. */
+void explore_add(struct nt_plan *p, const struct todo *t, const struct nt_result *r);
 /* A call that was to be measured failed so: what is not asked for again anywhere. */
 void explore_failed(struct nt_plan *p, const struct nt_call *call, uint8_t status);
 
