@@ -5,7 +5,9 @@
  * Batches of 64 calls are timed, the same loop around an empty function is taken off, and the three
  * take turns. Prints median and 99th percentile of a call over all batches, and fails above the
  * limits given as arguments (ns, 0: none) or when a call allocated. Also what the plugin costs a
- * communicator: the first one reads the table and writes the receipt.
+ * communicator: the first one reads the table and writes the receipt; the env plugin, over all that
+ * a communicator asks; and the profiler plugin, for one call as NCCL 2.28 tells it. What NCCL
+ * itself does more for a profiler is not in it.
  */
 #include <dlfcn.h>
 #include <ftw.h>
@@ -53,7 +55,7 @@ typedef int (*ask_cb)(void *context, int coll, size_t bytes, int pipe_ops, float
 static struct nt_table_row rows[ROWS];
 static unsigned nrows = ROWS;
 static struct call calls[CALLS];
-static double samples[3][BATCHES], start_us, later_us;
+static double samples[4][BATCHES], start_us, later_us;
 
 static int empty(void *context, int coll, size_t bytes, int pipe_ops, float **cost, int nalgo,
                  int nproto, int reg_buff, int *channels)
@@ -192,6 +194,19 @@ static int communicators(const struct nt_tuner_v5 *v5, void **ret)
     return 0;
 }
 
+/* A symbol of the library that lies beside the tuner's; NULL: not there. */
+static void *beside(const char *tuner, const char *file, const char *symbol)
+{
+    char path[4096];
+    const char *slash = strrchr(tuner, '/');
+    void *lib;
+
+    (void)snprintf(path, sizeof(path), "%.*s%s", slash != NULL ? (int)(slash - tuner + 1) : 0,
+                   tuner, file);
+    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    return lib != NULL ? dlsym(lib, symbol) : NULL;
+}
+
 /* All that NCCL asks while it makes a communicator goes through the env plugin: NAMES names (2.28.9
  * on an H200 asked 102), each more than once here. µs in its functions, with its start; < 0: not
  * there.
@@ -199,21 +214,11 @@ static int communicators(const struct nt_tuner_v5 *v5, void **ret)
 static double environment(const char *tuner)
 {
     enum { NAMES = 110, TIMES = 3 };
-    char path[4096], name[32];
-    const char *slash = strrchr(tuner, '/');
-    const struct nt_env_v2 *e;
-    double start;
-    void *lib;
+    char name[32];
+    const struct nt_env_v2 *e = beside(tuner, "libnccl-env-nccltune.so", "ncclEnvPlugin_v2");
+    double start = now_ns();
 
-    (void)snprintf(path, sizeof(path), "%.*slibnccl-env-nccltune.so",
-                   slash != NULL ? (int)(slash - tuner + 1) : 0, tuner);
-    lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    e = lib != NULL ? dlsym(lib, "ncclEnvPlugin_v2") : NULL;
-    if (e == NULL) {
-        return -1;
-    }
-    start = now_ns();
-    if (e->init(2, 30, 7, "", NULL) != 0) {
+    if (e == NULL || e->init(2, 30, 7, "", NULL) != 0) {
         return -1;
     }
     for (int i = 0; i < NAMES * TIMES; i++) {
@@ -221,6 +226,49 @@ static double environment(const char *tuner)
         (void)e->get_env(name);
     }
     return (now_ns() - start) / 1e3;
+}
+
+/* One call each: the program's, what was executed for it, its end. */
+static double profiled(const struct nt_profiler_v5 *v5, void *context, unsigned at)
+{
+    double start = now_ns();
+    for (unsigned i = 0; i < BATCH; i++) {
+        void *api = NULL, *handle = NULL;
+        struct nt_prof_event_v4 call = {.type_v5 = NT_PROF_COLL_API,
+                                        .coll_api = {.func = "AllReduce"}};
+        struct nt_prof_event_v4 done = {.type_v5 = NT_PROF_COLL,
+                                        .coll = {.func = "AllReduce",
+                                                 .count = calls[(at + i) % CALLS].bytes / 2,
+                                                 .datatype = "ncclBfloat16",
+                                                 .channels = 24,
+                                                 .algo = "RING",
+                                                 .proto = "SIMPLE"}};
+        (void)v5->start(context, &api, &call);
+        done.parent = api;
+        (void)v5->start(context, &handle, &done);
+        if (handle != NULL) {
+            (void)v5->stop(handle);
+        }
+        (void)v5->stop(api);
+    }
+    return (now_ns() - start) / BATCH;
+}
+
+static bool profiler(const char *tuner)
+{
+    const struct nt_profiler_v5 *v5 =
+        beside(tuner, "libnccl-profiler-nccltune.so", "ncclProfiler_v5");
+    void *context = NULL;
+    int mask = 0;
+
+    if (v5 == NULL || v5->init(&context, 1, &mask, "bench", 1, 8, 0, NULL) != 0 ||
+        (mask & NT_PROF_COLL) == 0) {
+        return false;
+    }
+    for (unsigned i = 0; i < BATCHES; i++) {
+        samples[3][i] = profiled(v5, context, i * BATCH);
+    }
+    return v5->finalize(context) == 0;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at)
@@ -267,6 +315,9 @@ int main(int argc, char **argv)
            &bad);
     report(2, "linear scan", 0, 0, &bad);
     (void)printf("a communicator         first %7.1f us  later %7.1f us\n", start_us, later_us);
+    if (profiler(argv[1])) {
+        report(3, "profiler plugin", 0, 0, &bad);
+    }
     if ((us = environment(argv[1])) >= 0) {
         (void)printf("env plugin             %7.1f us in all for 110 names asked three times\n",
                      us);
