@@ -5,6 +5,7 @@
 #include <string.h>
 #include "profiles/format/table.h"
 #include "profiles/json/profile.h"
+#include "tuner/base/text.h"
 
 static struct nt_table_row table_row(const struct nt_profile *p, const struct nt_profile_row *r)
 {
@@ -114,17 +115,13 @@ static void pass(struct nt_buf *out, const char *name, const char *value)
 {
     static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
                                 "_./:,^+-";
-    bool quote = value[strspn(value, plain)] != '\0' || value[0] == '\0';
 
-    nt_buf_printf(out, " -x %s=%s", name, quote ? "'" : "");
-    for (; *value != '\0'; value++) {
-        if (*value == '\'') {
-            nt_buf_puts(out, "'\\''");
-        } else {
-            nt_buf_add(out, value, 1);
-        }
+    nt_buf_printf(out, " -x %s=", name);
+    if (value[strspn(value, plain)] == '\0' && value[0] != '\0') {
+        nt_buf_puts(out, value);
+    } else {
+        nt_buf_put_quoted(out, value);
     }
-    nt_buf_puts(out, quote ? "'" : "");
 }
 
 static void pass_all(struct nt_buf *out, const struct nt_assigns *list)

@@ -498,6 +498,24 @@ static void test_doubles(void **state)
     assert_true(v == -1500);
 }
 
+static void test_words_for_a_shell(void **state)
+{
+    static const char *const rows[][2] = {{"", "''"},
+                                          {"plain", "'plain'"},
+                                          {"two words $x", "'two words $x'"},
+                                          {"it's", "'it'\\''s'"},
+                                          {"'", "''\\'''"},
+                                          {"''", "''\\'''\\'''"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_buf out;
+        nt_buf_init(&out, 64);
+        nt_buf_put_quoted(&out, rows[i][0]);
+        assert_string_equal(nt_buf_str(&out), rows[i][1]);
+        nt_buf_done(&out);
+    }
+}
+
 static void test_numbers_of_other_locales(void **state)
 {
     static const struct {
@@ -622,6 +640,7 @@ int main(void)
         cmocka_unit_test(test_write_file_to_device),
         cmocka_unit_test(test_write_is_tried),
         cmocka_unit_test(test_foreign_text_is_made_plain),
+        cmocka_unit_test(test_words_for_a_shell),
         cmocka_unit_test(test_numbers_of_other_locales),
         cmocka_unit_test(test_utf16_is_known),
         cmocka_unit_test(test_doubles),

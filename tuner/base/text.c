@@ -385,6 +385,20 @@ void nt_buf_put_plain(struct nt_buf *out, const char *text)
     free(copy);
 }
 
+void nt_buf_put_quoted(struct nt_buf *out, const char *text)
+{
+    nt_buf_puts(out, "'");
+    for (size_t len; *text != '\0'; text += len) {
+        len = strcspn(text, "'");
+        nt_buf_add(out, text, len);
+        if (text[len] == '\'') {
+            nt_buf_puts(out, "'\\''");
+            len++;
+        }
+    }
+    nt_buf_puts(out, "'");
+}
+
 bool nt_is_utf16(const char *text, size_t len)
 {
     if (len >= 2 && (memcmp(text, "\xff\xfe", 2) == 0 || memcmp(text, "\xfe\xff", 2) == 0)) {

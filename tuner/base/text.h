@@ -44,6 +44,8 @@ bool nt_is_control(uint32_t code);
 /* In place: what drives a terminal and what is no UTF-8 becomes '?'. Never longer than it was. */
 void nt_text_plain(char *text);
 void nt_buf_put_plain(struct nt_buf *out, const char *text);
+/* One word for a shell, in single quotes whatever it is. */
+void nt_buf_put_quoted(struct nt_buf *out, const char *text);
 /* Whether a file is UTF-16, as Windows' shells and editors write it: by its mark, or by a NUL in
  * every second byte of its first word. */
 bool nt_is_utf16(const char *text, size_t len);

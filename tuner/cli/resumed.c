@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include "schema/vocab.h"
+#include "tuner/base/text.h"
 
 /* Needs no quotes in a shell. */
 #define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
@@ -110,14 +111,13 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
 
 void nt_shell_option(const char *name, const char *value, struct nt_buf *out)
 {
-    bool plain = value != NULL && value[strspn(value, SHELL_PLAIN)] == '\0';
-
     if (value == NULL) {
         return;
     }
-    nt_buf_printf(out, " --%s %s", name, plain ? value : "'");
-    for (const char *c = value; !plain && *c != '\0'; c++) {
-        nt_buf_printf(out, *c == '\'' ? "'\\''" : "%c", *c);
+    nt_buf_printf(out, " --%s ", name);
+    if (value[strspn(value, SHELL_PLAIN)] == '\0') {
+        nt_buf_puts(out, value);
+    } else {
+        nt_buf_put_quoted(out, value);
     }
-    nt_buf_puts(out, plain ? "" : "'");
 }

@@ -164,15 +164,6 @@ int nt_remote_read(const char *launch, const char *hosts, unsigned nodes, struct
     return rc;
 }
 
-static void quoted(const char *text, struct nt_buf *out)
-{
-    nt_buf_puts(out, "'");
-    for (const char *c = text; *c != '\0'; c++) {
-        nt_buf_printf(out, *c == '\'' ? "'\\''" : "%c", *c);
-    }
-    nt_buf_puts(out, "'");
-}
-
 static void all_hosts(const struct nt_remote *r, struct nt_buf *out)
 {
     for (size_t i = 0; r->hosts[i] != NULL; i++) {
@@ -202,7 +193,7 @@ static void fill(const struct nt_remote *r, unsigned i, const char *word, struct
             nt_buf_puts(out, r->hosts[i]);
             break;
         case 'Q':
-            quoted(r->agent, out);
+            nt_buf_put_quoted(out, r->agent);
             break;
         default:
             nt_buf_puts(out, r->agent);

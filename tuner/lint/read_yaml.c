@@ -6,6 +6,7 @@
 #include <strings.h>
 #include <yaml.h>
 
+#include "tuner/base/text.h"
 #include "tuner/lint/internal.h"
 
 enum { DEPTH_MAX = 48, NODES_MAX = 200000, TEXT_DEPTH_MAX = 3, BRACKETS_MAX = 256 };
@@ -231,11 +232,8 @@ static void command_line(struct walk *w, const yaml_node_t *seq)
         for (; at < line_of(w, n); at++) { /* each word keeps its line */
             nt_buf_puts(&b, "\\\n ");
         }
-        nt_buf_puts(&b, "'");
-        for (const char *c = s; *c != '\0'; c++) {
-            nt_buf_printf(&b, *c == '\'' ? "'\\''" : "%c", *c);
-        }
-        nt_buf_puts(&b, "' ");
+        nt_buf_put_quoted(&b, s);
+        nt_buf_puts(&b, " ");
     }
     if (strstr(nt_buf_str(&b), "NCCL") != NULL && w->f->depth < TEXT_DEPTH_MAX) {
         nt_shell_text(w->f, nt_buf_str(&b), b.len, line, false);
