@@ -171,10 +171,12 @@ static void row_comment(const struct nt_plan *plan, const struct nt_profile_row 
     char lo[24], hi[24], at[24], call[64];
     struct nt_call asked = nt_profile_row_call(r);
 
-    comment(out, mark, "%s %s to %s: %s", nt_coll_names[r->coll],
+    comment(out, mark, "%s %s to %s: %s%s", nt_coll_names[r->coll],
             nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
-            nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
-            nt_call_text(&asked, call, sizeof(call)));
+            nt_format_bytes(r->max_bytes, hi, sizeof(hi)), nt_call_text(&asked, call, sizeof(call)),
+            nt_profile_row_keeps(&plan->p->product[NT_TABLE], r)
+                ? ", kept as it is without the variables (no gain)"
+                : "");
     for (size_t i = 0; i < classes->n; i++) {
         const struct nt_profile_class *c = &classes->v[i];
         if (c->coll == r->coll && c->bytes >= r->min_bytes && c->bytes <= r->max_bytes &&

@@ -9,9 +9,13 @@
 
 const char *const nt_product_names[NT_PRODUCT_COUNT + 1] = {
     [NT_STATIC] = "static", [NT_TABLE] = "table"};
-const char *const nt_class_verdict_names[NT_VD_COUNT + 1] = {
-    [NT_VD_TUNED] = "tuned", [NT_VD_DEFAULT] = "default", [NT_VD_UNDECIDED] = "undecided",
-    [NT_VD_NOISY] = "noisy", [NT_VD_GUARD] = "guard",     [NT_VD_NOT_CHECKED] = "not_checked"};
+const char *const nt_class_verdict_names[NT_VD_COUNT + 1] = {[NT_VD_TUNED] = "tuned",
+                                                             [NT_VD_KEPT] = "kept",
+                                                             [NT_VD_DEFAULT] = "default",
+                                                             [NT_VD_UNDECIDED] = "undecided",
+                                                             [NT_VD_NOISY] = "noisy",
+                                                             [NT_VD_GUARD] = "guard",
+                                                             [NT_VD_NOT_CHECKED] = "not_checked"};
 
 /* Everything that a profile owns hangs in one list: texts and grown arrays, freed together. */
 struct block {

@@ -29,6 +29,8 @@ extern const char *const nt_product_names[]; /* "static", "table" */
 /* What became of a class. */
 enum nt_class_verdict {
     NT_VD_TUNED,       /* published: faster, and within the guard */
+    NT_VD_KEPT,        /* published: of a collective that was not tuned, which a row keeps as it is
+                          without the product's variables; no gain is claimed */
     NT_VD_DEFAULT,     /* NCCL's default is the best found */
     NT_VD_UNDECIDED,   /* a gain could not be proved: back to the default */
     NT_VD_NOISY,       /* too noisy for a verdict: back to the default */
@@ -234,6 +236,8 @@ void nt_profile_reproduce(const struct nt_profile *p, enum nt_product product,
                           struct nt_buf *without, struct nt_buf *with);
 
 struct nt_call nt_profile_row_call(const struct nt_profile_row *r); /* what the row asks for */
+/* Is it there to keep a call as it was, and not for a gain? Known by its classes. */
+bool nt_profile_row_keeps(const struct nt_profile_product *product, const struct nt_profile_row *r);
 /* The row that serves a call; NULL: NCCL's default. */
 const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int coll,
                                                uint64_t bytes);

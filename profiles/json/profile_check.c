@@ -113,23 +113,30 @@ static int check_class(const struct nt_profile_class *c, struct nt_err *err)
     if (c->interval[0] > c->interval[1]) {
         return bad(err, "class.interval", "low above high");
     }
-    if (c->verdict == NT_VD_TUNED && (isnan(c->tuned_ns) || isnan(c->default_ns))) {
-        return bad(err, "class", "tuned without its times");
+    if ((c->verdict == NT_VD_TUNED || c->verdict == NT_VD_KEPT) &&
+        (isnan(c->tuned_ns) || isnan(c->default_ns))) {
+        return bad(err, "class", "tuned or kept without its times");
     }
     return 0;
 }
 
-/* A row stands on evidence: at least one class inside it that was found faster. */
-static bool proved(const struct nt_profile_product *product, const struct nt_profile_row *r)
+/* Has a row a class inside it with that verdict? */
+static bool has(const struct nt_profile_product *product, const struct nt_profile_row *r,
+                int verdict)
 {
     for (size_t i = 0; i < product->classes.n; i++) {
         const struct nt_profile_class *c = &product->classes.v[i];
-        if (c->coll == r->coll && c->verdict == NT_VD_TUNED && c->bytes >= r->min_bytes &&
+        if (c->coll == r->coll && c->verdict == verdict && c->bytes >= r->min_bytes &&
             c->bytes <= r->max_bytes) {
             return true;
         }
     }
     return false;
+}
+
+bool nt_profile_row_keeps(const struct nt_profile_product *product, const struct nt_profile_row *r)
+{
+    return !has(product, r, NT_VD_TUNED) && has(product, r, NT_VD_KEPT);
 }
 
 static int check_row(const struct nt_profile_product *product, const struct nt_profile_row *r,
@@ -151,7 +158,8 @@ static int check_row(const struct nt_profile_product *product, const struct nt_p
     if (r->executed_channels > 0 && r->channels > r->executed_channels) {
         return bad(err, "row.channels", "above the channels seen executed");
     }
-    if (!proved(product, r)) {
+    /* A row stands on evidence; one that keeps a call, on there being variables to keep it from. */
+    if (!has(product, r, NT_VD_TUNED) && (product->vars.n == 0 || !has(product, r, NT_VD_KEPT))) {
         return nt_fail(err, NT_E_INVAL, 0, "row %s: no class in it was found faster",
                        nt_coll_names[r->coll]);
     }
@@ -233,7 +241,8 @@ static int check_backends(const struct nt_profile *p, struct nt_err *err)
     for (size_t i = 0; rc == 0 && i < p->backends.classes.n; i++) {
         const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
         if (c->coll < 0 || c->coll >= NT_COLL_COUNT || c->mode < 0 || c->mode >= NT_MODE_COUNT ||
-            c->verdict < 0 || c->verdict >= NT_VD_COUNT || c->bytes == 0) {
+            c->verdict < 0 || c->verdict >= NT_VD_COUNT || c->verdict == NT_VD_KEPT ||
+            c->bytes == 0) {
             rc = bad(err, "class", "collective, mode, verdict or bytes out of range");
         } else if (c->default_ns <= 0 || c->rival_ns <= 0 || c->ns <= 0) { /* NAN passes */
             rc = bad(err, "class", "times must be above 0");

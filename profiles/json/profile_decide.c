@@ -12,9 +12,12 @@ static void reason(const struct nt_profile *p, enum nt_product product, int coll
 {
     char lo[24], hi[24];
     if (r != NULL) {
-        (void)snprintf(out, size, "the row for %s to %s bytes",
+        (void)snprintf(out, size, "the row for %s to %s bytes%s",
                        nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
-                       nt_format_bytes(r->max_bytes, hi, sizeof(hi)));
+                       nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
+                       nt_profile_row_keeps(&p->product[product], r)
+                           ? ", which keeps the call as it is without the variables: no gain"
+                           : "");
     } else if (product == NT_TABLE && coll >= NT_TUNER_COLLS) {
         (void)snprintf(out, size, "NCCL asks no tuner about this collective; only variables apply");
     } else if (product == NT_STATIC) {

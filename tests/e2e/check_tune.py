@@ -1,6 +1,6 @@
 """Whole jobs by the program itself.
 
-usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake backends chunks
+usage: check_tune.py BUILD_FOLDER PART…    parts: input machine database faults signals kill fake backends chunks kept
 NT_E2E_KILLS: random steps at which the driver is killed (default 6)
 """
 import json
@@ -549,9 +549,57 @@ def part_chunks(build, check):
         check.clean("chunks", p)
 
 
+# ------------------------------------------------------------------ what variables would cost other collectives
+
+def part_kept(build, check):
+    """The variables stay, with rows that give an untuned collective its tuple back; found again after a kill; else as ever."""
+    vars_of = "SELECT DISTINCT s.vars FROM gang AS g JOIN setting AS s ON s.id = g.setting_id WHERE g.arm = 'table' AND g.job_id = ?"
+    with Place(build) as p:
+        words = [*p.world(fault="wide-taxes"), "--effort", "standard"]
+        check.ends("wide-taxes", p.tune(*words), 0, "2 rows keep calls of other collectives")
+        table = profile(p)["products"]["table"]
+        check.that(table["vars"] == {"NCCL_MIN_NCHANNELS": "16"}, "variables:", table["vars"])
+        rows = [r for r in table["rows"] if r["coll"] != "all_reduce"]
+        check.that([r["coll"] for r in rows] == ["broadcast", "reduce"], "rows:", rows)
+        check.that(all((r["algo"], r["proto"], r["channels"]) == ("ring", "simple", 2) for r in rows), "rows:", rows)
+        check.that(all(r["min_bytes"] <= 512 << 10 <= r["max_bytes"] for r in rows), "rows:", rows)
+        kept = [c for c in table["classes"] if c["verdict"] == "kept"]
+        check.that({(c["coll"], c["mode"]) for c in kept} >= {("broadcast", "eager"), ("reduce", "eager")}, "classes:", kept)
+        check.that(all(c["bytes"] == 512 << 10 and "p_adjusted" not in c for c in kept), "classes:", kept)
+        check.that(any(c["verdict"] == "tuned" and c["gain"] > 0.05 for c in table["classes"]), "no gain:", table["classes"])
+        check.ends("show", p.run("show", p.out), 0, "ring/simple/2, executed on 2 channels, kept")
+        check.ends("show", p.run("show", p.out), 0, "kept: not tuned: a row keeps it as it is without the variables")
+        check.ends("decide", p.run("decide", p.out, "--collective", "reduce", "--bytes", "512K"), 0, "keeps the call as it is without the variables")
+        check.ends("export", p.run("export", p.out, "--format", "env"), 0, "kept as it is without the variables")
+        check.ends("report", p.run("report", p.out, "--out", p.root / "r.html"), 0)
+        check.ends("speedups", p.run("query", "--db", p.db, "--view", "speedups"), 0, "kept")
+        kept_after_kills(p, check, words, rows)
+        check.ends("wide-takes", p.tune(*p.world(fault="wide-takes"), "--effort", "standard"), 0)
+        table, job = profile(p)["products"]["table"], p.sql("SELECT max(id) FROM job")[0][0]
+        check.that(not table.get("vars") and {r["coll"] for r in table["rows"]} <= {"all_reduce"}, "nothing gives it back:", table)
+        check.that(sorted(v for v, in p.sql(vars_of, job)) == ["", "NCCL_MIN_NCHANNELS=16"], "rounds:", p.sql(vars_of, job))
+        check.clean("kept", p)
+
+
+def kept_after_kills(p, check, words, want):
+    """Killed among the looks, the blocks and the gates of these rows, the job goes on to the same end."""
+    other = ("SELECT count(*) FROM trial AS t JOIN gang AS g ON g.job_id = t.job_id AND g.number = t.gang JOIN cases AS c ON c.id = t.case_id "
+             "WHERE t.job_id = ? AND c.collective <> 'all_reduce' AND g.arm <> 'table' AND t.seq < (SELECT min(seq) FROM gang WHERE "
+             "job_id = t.job_id AND arm = 'table')")
+    trials = p.sql(other, 1)[0][0]
+    check.that(trials > 100, "looks, blocks and gates:", trials)
+    for job, n in enumerate((3, 40, trials // 2, trials), start=2):
+        rc, _, err = p.tune(*words, "-q", "--die-after", f"{n}@gate")
+        if not check.that(rc == -signal.SIGKILL, f"killed after {n} of the gate: exit {rc} {err}"):
+            continue
+        rc, out, err = p.tune("-q", "--probe", p.probe, "--env", "WORLD_FAULT=wide-taxes", "--resume", job)
+        rows = [r for r in profile(p)["products"]["table"]["rows"] if r["coll"] != "all_reduce"]
+        check.that(rc == 0 and rows == want, f"resume after {n} of the gate: exit {rc} {out}{err}", rows)
+
+
 PARTS = {"input": part_input, "machine": part_machine, "database": part_database, "faults": part_faults,
          "signals": part_signals, "kill": part_kill, "fake": part_fake, "backends": part_backends,
-         "chunks": part_chunks}
+         "chunks": part_chunks, "kept": part_kept}
 
 
 def main():

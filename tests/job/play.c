@@ -134,7 +134,7 @@ const struct nt_class_result *play_published(const struct play *p, uint64_t byte
     for (size_t i = 0; i < p->r->nclasses; i++) {
         const struct nt_class_result *c = &p->r->classes[i];
         if (c->product == NT_ARM_TABLE && c->cs.bytes == bytes && c->cs.mode == mode &&
-            c->published) {
+            c->published && !c->kept) {
             return c;
         }
     }

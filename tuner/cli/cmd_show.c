@@ -133,6 +133,8 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
     static const char *const meaning[NT_VD_COUNT] = {
         [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
                          "no check is slower"),
+        [NT_VD_KEPT] = ("not tuned: a row keeps it as it is without the variables, which reach "
+                        "every collective; no slower, and no gain is claimed"),
         [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
         [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL's choice stays",
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",
@@ -192,18 +194,19 @@ static void print_classes(const struct nt_profile_classes *classes, enum nt_prod
     print_legend(classes, which);
 }
 
-static void print_rows(const struct nt_profile_rows *rows)
+static void print_rows(const struct nt_profile_product *product)
 {
-    for (size_t i = 0; i < rows->n; i++) {
-        const struct nt_profile_row *r = &rows->v[i];
+    for (size_t i = 0; i < product->rows.n; i++) {
+        const struct nt_profile_row *r = &product->rows.v[i];
         char lo[24], hi[24], text[64];
         struct nt_call call = nt_profile_row_call(r);
         (void)printf("  row       %s %s to %s: %s", nt_coll_names[r->coll],
                      nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
                      nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
                      nt_call_text(&call, text, sizeof(text)));
-        (void)printf(r->executed_channels > 0 ? ", executed on %u channel%s\n" : "\n",
+        (void)printf(r->executed_channels > 0 ? ", executed on %u channel%s" : "",
                      r->executed_channels, r->executed_channels == 1 ? "" : "s");
+        (void)printf("%s\n", nt_profile_row_keeps(product, r) ? ", kept" : "");
     }
 }
 
@@ -216,7 +219,7 @@ static void print_product(const struct nt_profile *p, enum nt_product which, boo
     (void)printf("\nproduct %s%s\n", nt_product_names[which],
                  product->vars.n + product->rows.n == 0 ? ": the defaults win here" : "");
     print_vars("variable", &product->vars);
-    print_rows(&product->rows);
+    print_rows(product);
     if (product->classes.n > 0) {
         print_classes(&product->classes, which);
     }

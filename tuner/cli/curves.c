@@ -167,13 +167,13 @@ int nt_curves_add_profile(struct nt_curves *c, const char *path, struct nt_err *
         const struct nt_profile_classes *classes = &p->product[product].classes;
         for (size_t i = 0; rc == 0 && i < classes->n; i++) {
             const struct nt_profile_class *k = &classes->v[i];
+            bool served = k->verdict == NT_VD_TUNED || k->verdict == NT_VD_KEPT;
             struct nt_point now = {
                 .bytes = k->bytes, .us = k->default_ns / 1e3, .sd = -1, .repeats = 1};
-            struct nt_point tuned = {
-                .bytes = k->bytes,
-                .sd = -1,
-                .repeats = 1,
-                .us = (k->verdict == NT_VD_TUNED ? k->tuned_ns : k->default_ns) / 1e3};
+            struct nt_point tuned = {.bytes = k->bytes,
+                                     .sd = -1,
+                                     .repeats = 1,
+                                     .us = (served ? k->tuned_ns : k->default_ns) / 1e3};
             rc = add(c, "default", k->coll, k->mode, p->ranks, &now, err);
             rc = rc == 0 ? add(c, "profile", k->coll, k->mode, p->ranks, &tuned, err) : rc;
         }

@@ -76,7 +76,7 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
 {
     const struct nt_profile *p = o->profile;
     double wall = (double)o->totals.wall_ns / 1e9, idle;
-    size_t n[NT_PRODUCT_COUNT] = {0}, served = 0;
+    size_t n[NT_PRODUCT_COUNT] = {0}, served = 0, kept = 0;
     double best = 0;
 
     for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
@@ -95,6 +95,13 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
         (void)printf(
             "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",
             n[NT_TABLE], n[NT_STATIC], 100 * best);
+    }
+    for (size_t i = 0; i < p->product[NT_TABLE].rows.n; i++) {
+        kept += nt_profile_row_keeps(&p->product[NT_TABLE], &p->product[NT_TABLE].rows.v[i]);
+    }
+    if (kept > 0) {
+        (void)printf(
+            "%zu rows keep calls of other collectives as they are without its variables.\n", kept);
     }
     if (p->backends.rows.n > 0) {
         (void)printf("%zu rows name another backend than NCCL as it is.\n", p->backends.rows.n);

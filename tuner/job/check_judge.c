@@ -49,7 +49,7 @@ static int add_row(const struct nt_profile_class *c, const struct nt_profile_row
     r->cs.coll = (uint8_t)c->coll;
     r->cs.mode = (uint8_t)c->mode;
     r->cs.bytes = c->bytes;
-    r->gains = r->was_lo > 0;
+    r->gains = c->verdict == NT_VD_TUNED && r->was_lo > 0;
     if (row != NULL) {
         r->min_bytes = row->min_bytes;
         r->max_bytes = row->max_bytes;
@@ -64,9 +64,11 @@ static int add_row(const struct nt_profile_class *c, const struct nt_profile_row
     return 0;
 }
 
+/* A class that the row is published for. */
 static bool serves(const struct nt_profile_row *row, const struct nt_profile_class *c)
 {
-    return c->coll == row->coll && c->bytes >= row->min_bytes && c->bytes <= row->max_bytes;
+    return (c->verdict == NT_VD_TUNED || c->verdict == NT_VD_KEPT) && c->coll == row->coll &&
+           c->bytes >= row->min_bytes && c->bytes <= row->max_bytes;
 }
 
 /* The middle one of the sizes that a row has evidence for: classes of one size differ by mode. */
@@ -78,7 +80,7 @@ static uint64_t inside(const struct nt_profile_classes *all, const struct nt_pro
     for (size_t i = 0; i < all->n && n < NT_CHECK_ROWS; i++) {
         const struct nt_profile_class *c = &all->v[i];
         size_t k = n;
-        if (!serves(row, c) || c->verdict != NT_VD_TUNED) {
+        if (!serves(row, c)) {
             continue;
         }
         while (k > 0 && size[k - 1] >= c->bytes) {
@@ -116,7 +118,7 @@ int nt_check_rows(const struct nt_profile *p, enum nt_product *ret_product,
         uint64_t bytes = inside(&use->classes, &use->rows.v[i]);
         for (size_t k = 0; k < use->classes.n && rc == 0; k++) {
             const struct nt_profile_class *c = &use->classes.v[k];
-            if (serves(&use->rows.v[i], c) && c->bytes == bytes && c->verdict == NT_VD_TUNED) {
+            if (serves(&use->rows.v[i], c) && c->bytes == bytes) {
                 rc = add_row(c, &use->rows.v[i], &like, rows, &n, err);
             }
         }

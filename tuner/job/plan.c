@@ -33,6 +33,9 @@ static const tell_fn tells[PURPOSE_COUNT] = {
     [FOR_CHUNK] = chunks_tell,
     [FOR_BLOCK] = block_tell,
     [FOR_GATE] = gate_tell,
+    [FOR_KEPT_LOOK] = kept_look_tell,
+    [FOR_KEPT_BLOCK] = kept_block_tell,
+    [FOR_KEPT_GATE] = kept_gate_tell,
     [FOR_CHECK] = check_tell,
     [FOR_BACKEND_LOOK] = backend_look_tell,
     [FOR_BACKEND_BLOCK] = backend_block_tell,
@@ -516,6 +519,8 @@ int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_e
         p->seq++;
         if (o->lost) {
             lost(p, "asked for its cells");
+        } else if (t.purpose == FOR_KEPT_LOOK) {
+            kept_cells_tell(p, &t, &o->cells);
         } else {
             memcpy(p->points[t.point].cost, o->cells.cost, sizeof(o->cells.cost));
             p->points[t.point].asked = o->cells.asked;

@@ -529,6 +529,9 @@ bool gate_refill(struct nt_plan *p)
 {
     static const enum nt_arm search = NT_ARM_SEARCH;
 
+    if (p->kept.phase != KEPT_NEW) {
+        return kept_refill(p);
+    }
     if (p->gate_at == 0 || p->gate_started) {
         p->gate_started = false;
         if (compose_products(p, &p->failed) != 0 || p->nrows == 0 || ++p->gate_at > GATE_ROUNDS) {
@@ -537,8 +540,7 @@ bool gate_refill(struct nt_plan *p)
             return false;
         }
     } else if (p->nlive > 0) { /* all gates passed */
-        plan_stop(p);
-        return false;
+        return kept_refill(p);
     }
     if (p->nlive == 0 || p->live_setting != p->table_setting || p->live[0].arm != NT_ARM_SEARCH) {
         plan_stop(p);

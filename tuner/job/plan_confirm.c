@@ -14,7 +14,7 @@
 enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2 };
 static const double BLOCKS_NS = 12e6; /* an arm's time at one point of a pair, worth it anywhere */
 
-static uint64_t align_down(const struct nt_plan *p, uint64_t bytes)
+uint64_t confirm_align(const struct nt_plan *p, uint64_t bytes)
 {
     uint64_t grain = UINT64_C(4) * p->spec.ranks;
     return bytes / grain * grain;
@@ -114,7 +114,7 @@ static struct check_point *add_check(struct nt_plan *p, enum check kind, const s
     }
     c = &p->confirm.points[p->confirm.npoints++];
     *c = (struct check_point){
-        .kind = kind, .cs = *cs, .row = row, .point = point, .call = NT_CALL_DEFAULT};
+        .kind = kind, .cs = *cs, .row = row, .point = point, .kept = NONE, .call = NT_CALL_DEFAULT};
     c->call = row != NONE ? p->rows[row].call : NT_CALL_DEFAULT;
     c->asked = c->call;
     if (row != NONE && point != NONE) {
@@ -165,8 +165,8 @@ static void add_edges(struct nt_plan *p, uint32_t row, uint32_t size, uint32_t p
     uint64_t grain = UINT64_C(4) * p->spec.ranks, lo = 0, hi = 0;
 
     segment(p, &p->rows[row], size, &lo, &hi);
-    lo = align_down(p, lo + grain - 1);
-    hi = align_down(p, hi);
+    lo = confirm_align(p, lo + grain - 1);
+    hi = confirm_align(p, hi);
     for (uint32_t k = 0; k < p->nmodes; k++) {
         struct nt_case cs = plan_case(p, point, p->modes[k]);
         if (hi > cs.bytes) {
@@ -204,26 +204,58 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point)
     }
 }
 
+/* An untuned collective where the table's variables, if any, reach it. */
+static struct check_point *add_other(struct nt_plan *p, enum check kind, const struct nt_case *cs,
+                                     uint32_t kept)
+{
+    struct check_point *c = add_check(p, kind, cs, NONE, NONE);
+
+    c->rotates = false;
+    c->arms[NT_ARM_TABLE] = p->confirm.table && p->settings[p->table_setting].vars[0] != '\0';
+    c->est_ns = plan_default_ns(p, (uint32_t)(p->spec.nsizes / 2), NT_EAGER);
+    c->kept = kept_call(p, kept, &c->call);
+    c->asked = c->call;
+    if (c->kept != NONE) {
+        const struct kept_case *k = &p->kept.cases[kept];
+        c->est_ns = k->est_ns * fmax(1, (double)cs->bytes / (double)k->cs.bytes);
+    }
+    return c;
+}
+
+/* Where a row keeps it: both ends, and the modes that it serves beside. */
+static void add_kept(struct nt_plan *p, uint32_t at)
+{
+    const struct kept_case *k = &p->kept.cases[at];
+    uint64_t grain = UINT64_C(4) * p->spec.ranks;
+    const uint64_t bytes[] = {k->cs.bytes, confirm_align(p, k->min_bytes + grain - 1),
+                              confirm_align(p, k->max_bytes)};
+    bool of_guard = false; /* its mode is one of the job's */
+
+    for (uint32_t m = 0; m < p->nmodes || !of_guard; m++) {
+        struct nt_case cs = k->cs;
+        cs.mode = m < p->nmodes ? (uint8_t)p->modes[m] : k->cs.mode;
+        of_guard = of_guard || cs.mode == k->cs.mode;
+        for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+            cs.bytes = bytes[i];
+            if (i == 0   ? cs.mode != k->cs.mode /* else it is there */
+                : i == 1 ? cs.bytes < k->cs.bytes
+                         : cs.bytes > k->cs.bytes) {
+                enum check kind = i == 0 ? CHECK_OTHER : CHECK_EDGE;
+                add_other(p, kind, &cs, at)->arms[NT_ARM_STATIC] = false;
+            }
+        }
+    }
+}
+
 /* Process variables reach every collective: three sizes of those that are not tuned here. */
 static void add_others(struct nt_plan *p)
 {
-    const uint64_t sizes[] = {p->spec.sizes[p->spec.nsizes / 6], p->spec.sizes[p->spec.nsizes / 2],
-                              p->spec.sizes[p->spec.nsizes - 1 - p->spec.nsizes / 6]};
+    struct nt_case cases[MAX_OTHERS];
+    uint32_t sizes[MAX_OTHERS], n = kept_others(p, cases, sizes);
 
-    for (int coll = 0; coll < NT_TUNER_COLLS; coll++) {
-        for (size_t i = 0; !p->spec.colls[coll] && i < 3; i++) {
-            struct nt_case cs = plan_case(p, 0, p->modes[0]);
-            struct check_point *c;
-            if (i > 0 && sizes[i] == sizes[i - 1]) { /* a ladder of one or two sizes */
-                continue;
-            }
-            cs.coll = (uint8_t)coll;
-            cs.bytes = align_down(p, sizes[i]);
-            cs.mode = NT_EAGER;
-            c = add_check(p, CHECK_OTHER, &cs, NONE, NONE);
-            c->arms[NT_ARM_TABLE] =
-                p->confirm.table && p->settings[p->table_setting].vars[0] != '\0';
-            c->est_ns = plan_default_ns(p, (uint32_t)(p->spec.nsizes / 2), NT_EAGER);
+    for (uint32_t i = 0; i < n; i++) {
+        if (add_other(p, CHECK_OTHER, &cases[i], i)->kept != NONE) {
+            add_kept(p, i);
         }
     }
 }
@@ -326,6 +358,29 @@ static void fit_budget(struct nt_plan *p)
     }
 }
 
+/* The rows of the delivery file. */
+static void serve(struct nt_plan *p)
+{
+    for (uint32_t r = 0; r < p->nrows; r++) {
+        p->served[p->nserved++] = (struct nt_row_result){.coll = p->rows[r].coll,
+                                                         .min_bytes = p->rows[r].range.min_bytes,
+                                                         .max_bytes = p->rows[r].range.max_bytes,
+                                                         .call = p->rows[r].call,
+                                                         .executed = p->rows[r].executed};
+    }
+    for (uint32_t i = 0; i < p->kept.ncases && p->nserved < NT_MAX_ROWS; i++) {
+        const struct kept_case *k = &p->kept.cases[i];
+        if (k->pick != NONE) {
+            p->served[p->nserved++] = (struct nt_row_result){.coll = k->cs.coll,
+                                                             .min_bytes = k->min_bytes,
+                                                             .max_bytes = k->max_bytes,
+                                                             .call = k->arms[k->pick].call,
+                                                             .executed = k->arms[k->pick].executed,
+                                                             .kept = true};
+        }
+    }
+}
+
 static bool set_up(struct nt_plan *p)
 {
     struct confirm *c = &p->confirm;
@@ -343,13 +398,7 @@ static bool set_up(struct nt_plan *p)
     }
     add_points(p);
     fit_budget(p);
-    for (uint32_t r = 0; r < p->nrows; r++) {
-        p->served[p->nserved++] = (struct nt_row_result){.coll = p->rows[r].coll,
-                                                         .min_bytes = p->rows[r].range.min_bytes,
-                                                         .max_bytes = p->rows[r].range.max_bytes,
-                                                         .call = p->rows[r].call,
-                                                         .executed = p->rows[r].executed};
-    }
+    serve(p);
     return true;
 }
 
@@ -408,7 +457,8 @@ bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enu
 /* … and nothing more to measure, unless somebody wants to see the figure. */
 static bool settled(const struct nt_plan *p, const struct check_point *c)
 {
-    return !p->confirm.fixed && c->kind != CHECK_CLASS && confirm_same_work(p, c, NT_ARM_TABLE);
+    return !p->confirm.fixed && c->kind != CHECK_CLASS && c->kept == NONE &&
+           confirm_same_work(p, c, NT_ARM_TABLE);
 }
 
 static bool baseline(enum nt_arm arm)
@@ -539,6 +589,7 @@ static bool once_more(struct nt_plan *p)
     r->memory_bytes[NT_ARM_TABLE] = r->first_call_ns[NT_ARM_TABLE] = 0;
     confirm_free(p);
     p->confirm = (struct confirm){.again = true};
+    p->kept = (struct kept){0};
     p->table_setting = p->nserved = p->gate_at = 0;
     p->stage = NT_GATE;
     return true;
@@ -598,7 +649,7 @@ static void keep_tail(struct nt_plan *p, const struct check_point *c, enum nt_ar
     }
 }
 
-static bool executed_as_asked(const struct nt_executed *x, const struct nt_call *call)
+bool confirm_as_asked(const struct nt_executed *x, const struct nt_call *call)
 {
     return x->algo == call->algo && x->proto == call->proto &&
            (call->channels == 0 || x->channels <= call->channels);
@@ -633,8 +684,9 @@ void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
         }
         return;
     }
-    if (arm == NT_ARM_TABLE && (t->step.m.flags & NT_M_READBACK) != 0 && c->row != NONE &&
-        c->kind != CHECK_GROUP && !executed_as_asked(&r->executed, &c->call)) {
+    if (arm == NT_ARM_TABLE && (t->step.m.flags & NT_M_READBACK) != 0 &&
+        (c->row != NONE || c->kept != NONE) && c->kind != CHECK_GROUP &&
+        !confirm_as_asked(&r->executed, &c->call)) {
         c->broken[arm] = true; /* the row was not seen executed */
     }
     if (r->executed.channels > 0) {

@@ -105,6 +105,7 @@ struct check_point {
     double est_ns;
     struct nt_call call;  /* of the table there */
     struct nt_call asked; /* how the search asked for it: what a replay knows */
+    uint32_t kept;        /* row that keeps this case of an untuned collective; NONE */
     bool not_recorded, broken[NT_ARM_COUNT];
     struct nt_executed ran[NT_ARM_COUNT]; /* read back in the first pair; channels 0: not */
 };
@@ -128,6 +129,9 @@ enum purpose {
     FOR_CHUNK,
     FOR_BLOCK,
     FOR_GATE,
+    FOR_KEPT_LOOK,
+    FOR_KEPT_BLOCK,
+    FOR_KEPT_GATE,
     FOR_CHECK,
     FOR_CANARY,
     FOR_BACKEND_LOOK,
@@ -152,6 +156,35 @@ struct confirm {
     bool started, judged;
     bool again;        /* the second round: a table without the variables that the first had */
     bool table, fixed; /* products that take part: table, static */
+};
+
+/* ---- rows that keep untuned collectives as they are without the table's variables ---- */
+
+enum { OTHER_SIZES = 3, MAX_OTHERS = NT_TUNER_COLLS * OTHER_SIZES };
+/* NCCL left alone, NCCL by itself under the variables; first what ran without them, then others */
+enum { KEPT_AS_IS, KEPT_OWN, KEPT_FIRST, KEPT_ARMS = KEPT_FIRST + 4 };
+struct kept_arm {
+    struct nt_call call;
+    struct nt_executed executed;
+    uint8_t status;        /* enum nt_status; not ok: out */
+    double x[MOST_BLOCKS]; /* log ns of each round; NAN: none */
+};
+struct kept_case {
+    struct nt_case cs;
+    uint64_t min_bytes, max_bytes; /* of its row */
+    float cost[NT_ALGO_COUNT][NT_PROTO_COUNT];
+    struct kept_arm arms[KEPT_ARMS];
+    uint32_t narms;
+    double est_ns, gang_sd, noise; /* the last two in log units */
+    bool pays;                     /* for the variables, when left to itself */
+    uint32_t first, pick, gated;   /* arms; NONE: none */
+};
+enum kept_phase { KEPT_NEW, KEPT_LOOK, KEPT_BLOCKS, KEPT_REST, KEPT_GATE, KEPT_DONE };
+struct kept {
+    enum kept_phase phase;
+    struct kept_case cases[MAX_OTHERS];
+    uint32_t ncases, gangs;
+    bool by_tuple; /* the variables act by nothing else */
 };
 
 /* ---- backends: a race and a confirm of their own, in gangs whose calls name their backend ---- */
@@ -261,6 +294,7 @@ struct nt_plan {
     char static_vars[NT_SETTING_LEN];
     uint32_t gate_at;
     bool gate_started;
+    struct kept kept;
     struct confirm confirm;
     struct backends backends;
     struct nt_drift_log drift;
@@ -316,6 +350,10 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
 void chunks_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void kept_cells_tell(struct nt_plan *p, const struct todo *t, const struct nt_cells *cells);
+void kept_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void kept_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
+void kept_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
 void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o);
@@ -401,6 +439,22 @@ bool compose_same(const struct arm *a, const struct arm *b); /* known to execute
 double publish_tail(const float *def, size_t ndef, const float *tuned, size_t ntuned);
 extern const double publish_tail_limit;
 double compose_expected(struct nt_plan *p, uint32_t setting, bool hopeful, double *ret_chance);
+/* plan_kept.c */
+/* The cases by which the untuned collectives are judged under a product's variables: three sizes of
+ * each, eager; ret_sizes: their indices in the ladder. Returns how many. */
+uint32_t kept_others(const struct nt_plan *p, struct nt_case ret[MAX_OTHERS],
+                     uint32_t ret_sizes[MAX_OTHERS]);
+/* The last part of the gate: which of them get a row; false: over. */
+bool kept_refill(struct nt_plan *p);
+/* What the row of the at-th of them asks for; returns at, or NONE: there is no row. */
+uint32_t kept_call(const struct nt_plan *p, uint32_t at, struct nt_call *ret);
+/* Pays a call for the variables, by log(NCCL's own choice under them / what runs without), give or
+ * take se? By half of the guard: the other half is for the noise of the confirm. */
+bool kept_is_slower(double log_ratio, double se, double guard);
+/* Or may the confirm, whose bound is off by `noise`, not be able to tell it within the guard? */
+bool kept_is_in_doubt(double log_ratio, double se, double guard, double noise);
+/* May another tuple stand in its place? */
+bool kept_is_no_slower(double log_ratio, double se, double guard);
 /* plan_publish.c */
 void publish_pairs(
     struct nt_plan *p); /* what the pairs so far say, into the result; once a round */
@@ -430,3 +484,5 @@ double confirm_sd_of(const struct nt_plan *p, uint32_t point, enum nt_mode m, do
 void confirm_free(struct nt_plan *p);
 bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);
 bool confirm_by_tuple(const char *vars);
+bool confirm_as_asked(const struct nt_executed *x, const struct nt_call *call);
+uint64_t confirm_align(const struct nt_plan *p, uint64_t bytes); /* down, to what ranks share */

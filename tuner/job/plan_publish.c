@@ -337,8 +337,9 @@ static bool product_is_safe(struct nt_plan *p, enum nt_arm arm, char *why, size_
     }
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
-        /* What a row serves is judged with the row: it can go back to the default alone. */
-        if (c->arms[arm] && c->row == NONE && !guard_holds(p, c, arm)) {
+        /* What a row serves is judged with the row: it can go back to the default alone. The ends
+         * of a row that keeps a call are where it may end sooner. */
+        if (c->arms[arm] && c->row == NONE && c->kind != CHECK_EDGE && !guard_holds(p, c, arm)) {
             char text[64];
             (void)snprintf(why, size, "not within the guard: %s at %s", check_name(c->kind),
                            nt_case_text(&c->cs, text, sizeof(text)));
@@ -396,6 +397,69 @@ static void withdraw_table(struct nt_plan *p, const char *why)
     }
 }
 
+/* What the pairs say of one case that a row keeps. Not one of the family: no gain is claimed. */
+static void add_kept_class(struct nt_plan *p, const struct check_point *c)
+{
+    size_t n = p->result.nclasses;
+    struct nt_class_result *grown = realloc(p->result.classes, (n + 1) * sizeof(*grown));
+    enum nt_arm base = faster_baseline(p, c);
+    struct nt_est e = nt_estimate_pairs(c->x[base], c->x[NT_ARM_TABLE], p->spec.pairs, 0.95);
+    bool found = p->spec.as_found[0] != '\0';
+
+    if (grown == NULL) {
+        (void)nt_fail(&p->failed, NT_E_NOMEM, 0, "classes");
+        return;
+    }
+    p->result.classes = grown;
+    p->result.nclasses = n + 1;
+    grown[n] = (struct nt_class_result){
+        .cs = c->cs,
+        .product = NT_ARM_TABLE,
+        .call = c->call,
+        .in_row = true,
+        .default_ns = exp(nt_estimate(c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.95).mean),
+        .as_found_ns =
+            found ? exp(nt_estimate(c->x[NT_ARM_AS_FOUND], p->spec.pairs, 0.95).mean) : NAN,
+        .tuned_ns = exp(nt_estimate(c->x[NT_ARM_TABLE], p->spec.pairs, 0.95).mean),
+        .gain = e.mean,
+        .lo = e.lo,
+        .hi = e.hi,
+        .p = NAN,
+        .guard_upper = exp(guard_bound(p, c, NT_ARM_TABLE)),
+        .p95_ratio = NAN,
+        .pairs = (unsigned)e.n,
+        .published = true,
+        .kept = true};
+}
+
+/* Rows that keep untuned collectives stand with the table: each case of theirs has held in the
+ * guard of the whole product. At an end that did not hold a row ends at its case. */
+static void publish_kept(struct nt_plan *p)
+{
+    for (uint32_t r = 0; r < p->kept.ncases; r++) {
+        const struct kept_case *k = &p->kept.cases[r];
+        struct nt_row_result row = {.coll = k->cs.coll,
+                                    .min_bytes = k->min_bytes,
+                                    .max_bytes = k->max_bytes,
+                                    .pairs = p->spec.pairs,
+                                    .kept = true};
+        if (k->pick == NONE || p->result.nrows == NT_MAX_ROWS) {
+            continue;
+        }
+        row.call = k->arms[k->pick].call;
+        row.executed = k->arms[k->pick].executed;
+        for (size_t i = 0; i < p->confirm.npoints; i++) {
+            const struct check_point *c = &p->confirm.points[i];
+            if (c->kept == r && c->kind == CHECK_OTHER) {
+                add_kept_class(p, c);
+            } else if (c->kept == r && !guard_holds(p, c, NT_ARM_TABLE)) {
+                *(c->cs.bytes < k->cs.bytes ? &row.min_bytes : &row.max_bytes) = k->cs.bytes;
+            }
+        }
+        p->result.rows[p->result.nrows++] = row;
+    }
+}
+
 static void publish_table(struct nt_plan *p)
 {
     char why[96] = "";
@@ -434,6 +498,7 @@ static void publish_table(struct nt_plan *p)
     }
     p->result.table_present = p->result.nrows > 0;
     if (p->result.table_present) {
+        publish_kept(p);
         (void)snprintf(p->result.table_vars, NT_SETTING_LEN, "%s", vars);
     }
 }

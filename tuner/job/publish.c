@@ -195,7 +195,7 @@ static void add_class(struct nt_profile *p, const struct nt_plan *plan,
     out->bytes = c->cs.bytes;
     out->coll = c->cs.coll;
     out->mode = c->cs.mode;
-    out->verdict = verdict_of(c->published, c->unproved);
+    out->verdict = c->kept ? NT_VD_KEPT : verdict_of(c->published, c->unproved);
     out->default_ns = c->default_ns;
     out->tuned_ns = c->tuned_ns;
     out->as_found_ns = c->as_found_ns;
@@ -524,7 +524,8 @@ static int save_confirm(struct nt_store *store, int64_t job, const struct nt_pla
         struct nt_store_verdict v = {.stage = "confirm",
                                      .product = table ? "table" : "static",
                                      .cs = c->cs,
-                                     .kind = store_kind(c->published, c->unproved),
+                                     .kind = c->kept ? (uint8_t)NT_STORE_TIE
+                                                     : store_kind(c->published, c->unproved),
                                      .speedup = exp(c->gain),
                                      .lo = exp(c->lo),
                                      .hi = exp(c->hi),
@@ -532,7 +533,9 @@ static int save_confirm(struct nt_store *store, int64_t job, const struct nt_pla
                                      .default_ns = c->default_ns,
                                      .tuned_ns = c->tuned_ns,
                                      .pairs = c->pairs,
-                                     .reason = c->published ? "confirmed" : c->why};
+                                     .reason = c->kept        ? "kept as it was: no slower"
+                                               : c->published ? "confirmed"
+                                                              : c->why};
         rc = setting_id(store, table ? r->table_vars : r->static_vars, &c->call, &v.setting, err);
         rc = rc == 0 ? nt_store_save_verdict(store, job, &v, err) : rc;
         rows[i] = (struct nt_store_profile_row){.product = v.product,

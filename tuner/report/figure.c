@@ -44,7 +44,7 @@ static struct nt_figure_point tuned(const struct nt_profile_class *c, enum nt_pr
         blank(c, product == NT_TABLE ? NT_SERIES_TABLE : NT_SERIES_STATIC, c->tuned_ns);
     double base = fmin(c->default_ns, c->as_found_ns);
 
-    x.published = c->verdict == NT_VD_TUNED;
+    x.published = c->verdict == NT_VD_TUNED || c->verdict == NT_VD_KEPT;
     x.gain = c->gain;
     x.gain_lo = c->interval[0];
     x.gain_hi = c->interval[1];

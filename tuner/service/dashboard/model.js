@@ -111,7 +111,7 @@ export function series(figure) {
         const [lo, hi] = c.interval ?? [NaN, NaN];
         const faster = Math.min(c.default_ns, c.as_found_ns ?? Infinity);
         return point(c.bytes, c.tuned_ns, faster * (1 - hi), faster * (1 - lo),
-          { gain: c.gain ?? 1 - c.tuned_ns / faster, gainLo: lo, gainHi: hi, note: `${c.setting}, ${c.verdict}`, hollow: c.verdict !== 'tuned' });
+          { gain: c.gain ?? 1 - c.tuned_ns / faster, gainLo: lo, gainHi: hi, note: `${c.setting}, ${c.verdict}`, hollow: !['tuned', 'kept'].includes(c.verdict) });
       }),
     });
   }

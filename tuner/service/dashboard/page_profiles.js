@@ -121,7 +121,7 @@ function classTable(figure) {
   const moving = (c) => {
     const m = model.mover(figure, c.bytes);
     return [el('td', {}, m === null ? 'nccl' : el('strong', {}, m.setting)),
-      el('td', { class: 'num' }, format.time(m === null ? (c.verdict === 'tuned' ? c.tuned_ns : c.default_ns) : m.ns))];
+      el('td', { class: 'num' }, format.time(m === null ? (['tuned', 'kept'].includes(c.verdict) ? c.tuned_ns : c.default_ns) : m.ns))];
   };
   const rows = figure.classes.map((c) => {
     const id = `evidence-${figure.coll}-${figure.mode}-${c.bytes}`;
