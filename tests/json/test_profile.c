@@ -229,6 +229,55 @@ static void test_decide(void **state)
     nt_profile_free(p);
 }
 
+/* A row may keep a call as it is, where there are variables to keep it from; it says that of
+ * itself. */
+static void test_kept(void **state)
+{
+    static const struct {
+        int verdict;
+        bool with_vars, keeps, good;
+    } rows[] = {{NT_VD_KEPT, true, true, true},
+                {NT_VD_KEPT, false, true, false},
+                {NT_VD_TUNED, false, false, true},
+                {NT_VD_GUARD, true, false, false}};
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_empty();
+        struct nt_profile_product *table = &p->product[NT_TABLE];
+        struct nt_profile_class *c = nt_profile_add_class(p, NT_TABLE);
+        struct nt_profile_choice d;
+        struct nt_err e = {0};
+        *(struct nt_profile_row *)NT_PROFILE_ADD(p, &table->rows) =
+            (struct nt_profile_row){.coll = NT_REDUCE,
+                                    .min_bytes = 4096,
+                                    .max_bytes = 16384,
+                                    .algo = NT_RING,
+                                    .proto = NT_LL,
+                                    .reg_buff = -1,
+                                    .channels = 2,
+                                    .executed_channels = 2};
+        c->coll = NT_REDUCE;
+        c->bytes = 8192;
+        c->mode = NT_EAGER;
+        c->verdict = rows[i].verdict;
+        c->default_ns = c->tuned_ns = 20000;
+        if (rows[i].with_vars) {
+            nt_profile_assign(p, &table->vars, "NCCL_MIN_NCHANNELS", "16");
+        }
+        assert_int_equal(nt_profile_row_keeps(table, &table->rows.v[0]), rows[i].keeps);
+        assert_int_equal(nt_profile_finish(p, &e), rows[i].good ? 0 : -NT_E_INVAL);
+        if (rows[i].good) {
+            char *text = dumped(p);
+            assert_int_equal(strstr(text, "\"verdict\": \"kept\"") != NULL, rows[i].keeps);
+            free(text);
+            assert_int_equal(nt_profile_choose(p, NT_TABLE, NT_REDUCE, 8192, -1, &d, &e), 0);
+            assert_int_equal(strstr(d.why, "keeps the call as it is") != NULL, rows[i].keeps);
+        }
+        nt_profile_free(p);
+    }
+}
+
 static void test_reproduce(void **state)
 {
     struct nt_profile *p = finished();
@@ -311,6 +360,7 @@ int main(void)
         cmocka_unit_test(test_changed_documents_are_refused),
         cmocka_unit_test(test_delivery_file),
         cmocka_unit_test(test_decide),
+        cmocka_unit_test(test_kept),
         cmocka_unit_test(test_reproduce),
         cmocka_unit_test(test_commands_are_made_not_read),
         cmocka_unit_test(test_lists_grow),

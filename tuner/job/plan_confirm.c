@@ -457,7 +457,9 @@ bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enu
 /* … and nothing more to measure, unless somebody wants to see the figure. */
 static bool settled(const struct nt_plan *p, const struct check_point *c)
 {
-    return !p->confirm.fixed && c->kind != CHECK_CLASS && c->kept == NONE &&
+    bool kept = c->kept != NONE && c->kind == CHECK_OTHER && c->cs.mode == NT_EAGER;
+
+    return !p->confirm.fixed && c->kind != CHECK_CLASS && !kept &&
            confirm_same_work(p, c, NT_ARM_TABLE);
 }
 

@@ -503,6 +503,8 @@ void kept_block_tell(struct nt_plan *p, const struct todo *t, const struct nt_pl
         a->executed = o->result->executed;
         if (!confirm_as_asked(&a->executed, &a->call)) {
             a->status = NT_ST_UNAVAILABLE;
+        } else if (a->call.channels > a->executed.channels) {
+            a->call.channels = a->executed.channels; /* never above those seen executed */
         }
     }
     a->x[t->rep] = x;

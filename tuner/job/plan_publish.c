@@ -411,6 +411,9 @@ static void add_kept_class(struct nt_plan *p, const struct check_point *c)
         return;
     }
     p->result.classes = grown;
+    if (e.n < 2) { /* the same tuple as by default in another mode: nothing more was measured */
+        return;
+    }
     p->result.nclasses = n + 1;
     grown[n] = (struct nt_class_result){
         .cs = c->cs,
