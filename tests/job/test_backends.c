@@ -475,6 +475,32 @@ static void test_same_bits(void **state)
     play_done(&p);
 }
 
+/* Other bits in one type of one mode only: out there, and what it says of the other stands. */
+static void test_same_bits_by_mode(void **state)
+{
+    static const enum nt_mode modes[] = {NT_EAGER, NT_GRAPH};
+    (void)state;
+
+    for (size_t i = 0; i < 2; i++) {
+        enum nt_mode good = modes[1 - i];
+        struct play p = job(2, "nccl,nccl-symmetric");
+        p.spec.same_bits = true;
+        p.w.other_bits = (struct nt_case){.mode = modes[i], .dtype = NT_FP32};
+        run(&p);
+        assert_non_null(row_at(&p, 128 << 10, good));
+        for (size_t k = 0; k < p.r->nbackend_rows; k++) {
+            assert_int_equal(p.r->backend_rows[k].mode, good);
+            assert_int_equal(p.r->backend_rows[k].bits, NT_BITS_SAME);
+        }
+        for (size_t k = 0; k < p.r->nbackend_classes; k++) {
+            const struct nt_backend_class *c = &p.r->backend_classes[k];
+            assert_true(!c->published || c->bits == NT_BITS_SAME);
+        }
+        assert_non_null(strstr(note_of(&p, NT_BE_NCCL_SYMMETRIC), "--same-bits"));
+        play_done(&p);
+    }
+}
+
 /* All the same: nothing is named, whatever the noise. */
 static void test_null(void **state)
 {
@@ -521,6 +547,7 @@ int main(void)
         cmocka_unit_test(test_within_the_budget),
         cmocka_unit_test(test_the_tail_counts),
         cmocka_unit_test(test_same_bits),
+        cmocka_unit_test(test_same_bits_by_mode),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_one_job_twice),
     };

@@ -183,6 +183,18 @@ static bool exists(const struct world *w, const struct nt_case *cs)
            !(w->no_fp8 && cs->dtype == NT_FP8);
 }
 
+static uint8_t bits_of(const struct world *w, const struct nt_measure *m,
+                       const struct nt_call *call)
+{
+    bool other = w->other_bits.dtype != 0 && m->cs.mode == w->other_bits.mode &&
+                 m->cs.dtype == w->other_bits.dtype;
+
+    if ((m->flags & NT_M_BITS) == 0) {
+        return NT_BITS_UNKNOWN;
+    }
+    return other || nt_backends[call->backend].numerics != 0 ? NT_BITS_DIFFERENT : NT_BITS_SAME;
+}
+
 static void measure(struct world *w, const struct nt_plan_step *s, struct nt_plan_outcome *o)
 {
     const struct nt_measure *m = &s->m;
@@ -202,9 +214,7 @@ static void measure(struct world *w, const struct nt_plan_step *s, struct nt_pla
                        w->framework ? "measured by another program" : "no framework here");
     } else if (own_kernel(&c.call)) {
         r->status = w->fault != NULL ? w->fault(&c) : NT_ST_OK;
-        r->bits = (m->flags & NT_M_BITS) == 0                 ? NT_BITS_UNKNOWN
-                  : nt_backends[c.call.backend].numerics != 0 ? NT_BITS_DIFFERENT
-                                                              : NT_BITS_SAME;
+        r->bits = bits_of(w, m, &c.call);
     } else if (!exists(w, &m->cs) || c.call.algo > NT_RING ||
                (c.call.algo >= 0 && (c.call.proto == NT_LL128 || m->cs.coll >= NT_TUNER_COLLS)) ||
                (c.call.chunk_bytes > 0 && w->own_chunk == 0)) {

@@ -22,6 +22,8 @@ struct world {
     double block_sd, gang_sd, interaction_sd;
     double row_factor; /* what the delivery path makes of a table's gains: 1 = all of it arrives */
     double backend_tail_share; /* the same of the calls of backends other than NCCL */
+    struct nt_case other_bits; /* mode and type in which a symmetric window has other bits than
+                                  NCCL; type bf16: none */
     double tail_share;         /* of a table arm's iterations that take three times as long */
     bool no_fp8;               /* NCCL or the device has none */
     uint64_t

@@ -1,4 +1,5 @@
 /* The core of the plan: queue of steps, gangs, stages. What a stage does stands in its own file. */
+#include "profiles/format/limits.h"
 #include "tuner/job/plan_i.h"
 #include "tuner/job/weigh.h"
 
@@ -501,6 +502,17 @@ static void note_drift(struct nt_plan *p, const struct todo *t, const struct nt_
     nt_drift_add(&p->drift, kind, t->step.gang, what, plan_log_median(r));
 }
 
+/* What no row can hold is not raced, whatever a NCCL newer than this program offers. */
+static void take_cells(struct point *pt, const struct nt_cells *cells)
+{
+    pt->asked = cells->asked;
+    for (int a = 0; a < NT_ALGO_COUNT; a++) {
+        for (int k = 0; k < NT_PROTO_COUNT; k++) {
+            pt->cost[a][k] = nt_kernel_exists(pt->coll, a, k) ? cells->cost[a][k] : -1;
+        }
+    }
+}
+
 int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_err *err)
 {
     struct todo t;
@@ -522,8 +534,7 @@ int nt_plan_tell(struct nt_plan *p, const struct nt_plan_outcome *o, struct nt_e
         } else if (t.purpose == FOR_KEPT_LOOK) {
             kept_cells_tell(p, &t, &o->cells);
         } else {
-            memcpy(p->points[t.point].cost, o->cells.cost, sizeof(o->cells.cost));
-            p->points[t.point].asked = o->cells.asked;
+            take_cells(&p->points[t.point], &o->cells);
         }
         break;
     default:

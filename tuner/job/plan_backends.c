@@ -346,12 +346,18 @@ static void learn_right(struct nt_plan *p, struct backend_arm *a, const struct n
     a->gated |= (uint8_t)(1U << cs->mode);
     a->tried[cs->mode][cs->dtype][cs->place] = true;
     a->right[cs->mode][cs->dtype][cs->place] = r->status == NT_ST_OK;
-    a->bits = r->bits > a->bits ? r->bits : a->bits;
+    a->bits[cs->mode] = r->bits > a->bits[cs->mode] ? r->bits : a->bits[cs->mode];
 }
 
-static bool bits_rule_out(const struct nt_plan *p, const struct backend_arm *a)
+/* Said once a size: with --same-bits it is out, in that mode. */
+static bool bits_rule_out(struct nt_plan *p, const struct backend_arm *a, const struct todo *t)
 {
-    return p->spec.same_bits && a->bits != NT_BITS_SAME;
+    bool out = p->spec.same_bits && a->bits[t->step.m.cs.mode] != NT_BITS_SAME;
+    if (out) {
+        note_at(p, &a->call, t->point,
+                "its results have other bits than NCCL's, and --same-bits is set");
+    }
+    return out;
 }
 
 void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)
@@ -383,10 +389,7 @@ void backend_look_tell(struct nt_plan *p, const struct todo *t, const struct nt_
                            nt_call_text(&c->arms[same].call, text, sizeof(text)));
             note_at(p, call, t->point, why);
         }
-    } else if (bits_rule_out(p, &a)) {
-        note_at(p, call, t->point,
-                "its results have other bits than NCCL's, and --same-bits is set");
-    } else {
+    } else if (!bits_rule_out(p, &a, t)) {
         c->arms[c->narms++] = a;
     }
 }
@@ -404,7 +407,7 @@ void backend_block_tell(struct nt_plan *p, const struct todo *t, const struct nt
         p->backends.nblocks[t->arm > 0]++;
         if (t->arm > 0) {
             learn_right(p, a, &t->step.m.cs, r);
-            if (bits_rule_out(p, a)) {
+            if (bits_rule_out(p, a, t)) {
                 nt_race_fail(c->race[t->mode], t->arm, NT_ST_UNAVAILABLE);
                 return;
             }
@@ -485,7 +488,7 @@ void backend_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_
     if (r->status == NT_ST_OK || r->status == NT_ST_UNAVAILABLE ||
         r->status == NT_ST_NOT_RECORDED) {
         learn_right(p, a, &t->step.m.cs, r); /* what it does not do, its row does not name */
-        if (r->status == NT_ST_OK && bits_rule_out(p, a)) {
+        if (r->status == NT_ST_OK && bits_rule_out(p, a, t)) {
             nt_race_fail(c->race[t->mode], t->arm, NT_ST_UNAVAILABLE);
         }
     } else {

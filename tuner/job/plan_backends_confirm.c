@@ -393,7 +393,7 @@ static void judge_class(const struct nt_plan *p, const struct backend_check *c, 
         .cs = c->cs,
         .call = a->call,
         .executed = a->executed,
-        .bits = a->bits,
+        .bits = a->bits[c->cs.mode],
         .rival = rival,
         .default_ns = exp(nt_estimate(c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.95).mean),
         .rival_ns = exp(nt_estimate(c->x[rival], p->spec.pairs, 0.95).mean),
@@ -509,7 +509,7 @@ static void add_row(struct nt_plan *p, uint32_t point, enum nt_mode m, const str
         memcpy((*open)->combos, a->right[m], sizeof(a->right[m]));
     }
     (*open)->max_bytes = s->hi ? hi : p->points[point].bytes;
-    (*open)->bits = a->bits > (*open)->bits ? a->bits : (*open)->bits;
+    (*open)->bits = a->bits[m] > (*open)->bits ? a->bits[m] : (*open)->bits;
     if (!s->hi) {
         *open = NULL;
     }
@@ -633,7 +633,7 @@ static void keep(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_ba
     *out = (struct nt_backend_class){.cs = plan_case(p, point, m),
                                      .call = a->call,
                                      .executed = a->executed,
-                                     .bits = a->bits,
+                                     .bits = a->bits[m],
                                      .rival = NT_ARM_DEFAULT,
                                      .default_ns = ns,
                                      .rival_ns = ns,

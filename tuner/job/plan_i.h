@@ -193,9 +193,10 @@ enum { MAX_BACKEND_ARMS = 24 };
 struct backend_arm {
     struct nt_call call;
     struct nt_executed executed;
-    uint8_t status;      /* enum nt_status; not ok: out */
-    uint8_t bits, gated; /* enum nt_bits; a bit per mode: its data was right there */
-    double look_log;     /* its first block; NAN: none */
+    uint8_t status;              /* enum nt_status; not ok: out */
+    uint8_t gated;               /* a bit per mode: its data was right there */
+    uint8_t bits[NT_MODE_COUNT]; /* enum nt_bits: the worst that was seen there */
+    double look_log;             /* its first block; NAN: none */
     uint32_t look_samples;
     bool tried[NT_MODE_COUNT][NT_DTYPE_COUNT][NT_PLACE_COUNT],
         right[NT_MODE_COUNT][NT_DTYPE_COUNT][NT_PLACE_COUNT];
