@@ -26,14 +26,19 @@ static double block_ns(enum nt_mode m, double est_ns)
     return est_ns * plan_inner(m, est_ns) * (plan_samples(m, est_ns) + 1) + 1e6;
 }
 
+bool confirm_once(enum check kind)
+{
+    return kind == CHECK_OFF || kind == CHECK_BUSY || kind == CHECK_GROUP;
+}
+
 /* Blocks an arm and pair. A pair costs its starts, a second or so, and short blocks next to nothing
- * beside that: they are repeated. Beside compute and in groups single blocks scatter far more (10
- * to 20 % on a shared GPU), and each row has just one such point. */
+ * beside that: they are repeated. So are those by which a whole row falls: beside compute and in
+ * groups single blocks scatter by 10 to 20 % on a shared GPU. */
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns)
 {
     uint32_t n = BLOCKS;
 
-    if (kind == CHECK_BUSY || kind == CHECK_GROUP) {
+    if (confirm_once(kind)) {
         return MOST_BLOCKS;
     }
     while (n < MOST_BLOCKS && (n + 2) * block_ns(m, est_ns) <= BLOCKS_NS) {
@@ -181,17 +186,53 @@ static void add_edges(struct nt_plan *p, uint32_t row, uint32_t size, uint32_t p
     }
 }
 
-/* Once a row, at its middle size: an odd size, beside a running product, eight calls in a group. */
-static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point)
+/* By how much the row is believed to be faster than NCCL's own choice "as is", over all modes; NAN:
+ * not known. */
+static double believed_gain(struct nt_plan *p, uint32_t row, uint32_t point)
 {
-    uint32_t size = (p->rows[row].range.first + p->rows[row].range.last) / 2,
-             point = first_point + size;
+    uint32_t arm = search_resolve(&p->settings[p->table_setting].cells[point], &p->rows[row].call);
+    double gain = 0, se;
+
+    for (uint32_t k = 0; k < p->nmodes; k++) {
+        enum nt_mode m = p->modes[k];
+        gain -= arm == NONE ? NAN
+                            : plan_weight(p, point, m) *
+                                  search_effect(p, p->table_setting, point, m, arm, &se);
+    }
+    return gain;
+}
+
+/* A row's checks that are made once stand where it gains most; its middle size where that is not
+ * known. Where it hardly gains, which sizes next to its best ones may be, noise alone would decide
+ * about all of it. */
+static uint32_t once_at(struct nt_plan *p, uint32_t row, uint32_t first_point)
+{
+    const struct nt_row *r = &p->rows[row].range;
+    uint32_t ret = (r->first + r->last) / 2;
+    double most = 0;
+
+    for (uint32_t size = r->first; size <= r->last; size++) {
+        double gain = believed_gain(p, row, first_point + size);
+        if (gain > most) {
+            most = gain;
+            ret = size;
+        }
+    }
+    return ret;
+}
+
+/* Once a row: an odd size, beside a running product, eight calls in a group. */
+static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint32_t size)
+{
+    uint32_t point = first_point + size;
     struct nt_case cs = plan_case(p, point, p->modes[0]);
-    /* No multiple of 16 bytes, and where it may be, none of the ranks. */
-    uint64_t lo = 0, hi = 0, odd = cs.bytes + 4 * (nt_coll_shares(cs.coll) ? p->spec.ranks * 3 : 1);
+    /* No multiple of 16 bytes, and where it may be, none of the ranks; below the row's last size:
+     * what comes right above that is its edge, by which only the edge falls. */
+    uint64_t lo = 0, hi = 0, off = UINT64_C(4) * (nt_coll_shares(cs.coll) ? p->spec.ranks * 3 : 1);
+    uint64_t odd = size < p->rows[row].range.last ? cs.bytes + off : cs.bytes - off;
 
     segment(p, &p->rows[row], size, &lo, &hi);
-    if (odd < hi) {
+    if (odd >= lo && odd < hi) {
         cs.bytes = odd;
         (void)add_check(p, CHECK_OFF, &cs, row, point);
         cs.bytes = p->points[point].bytes;
@@ -293,8 +334,8 @@ static void add_points(struct nt_plan *p)
         }
         if (row != NONE && p->spec.extra_guards) {
             add_edges(p, row, i - first, i);
-            if ((p->rows[row].range.first + p->rows[row].range.last) / 2 == i - first) {
-                add_once(p, row, first);
+            if (once_at(p, row, first) == i - first) {
+                add_once(p, row, first, i - first);
             }
         }
     }

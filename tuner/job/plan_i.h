@@ -472,6 +472,7 @@ bool backends_next_pair(struct nt_plan *p);    /* false: judged */
 void backends_keep(struct nt_plan *p);         /* what the race says where nothing was confirmed */
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
+bool confirm_once(enum check kind); /* one point of a row, by which all of it stands or falls */
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
 /* Starts a pair of these arms in an order by chance, and queues their blocks at all points: points
  * in an order by chance, A B … B A at each. */

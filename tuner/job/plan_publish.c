@@ -230,8 +230,7 @@ static void judge_once(struct nt_plan *p, uint32_t row)
 {
     for (size_t i = 0; i < p->confirm.npoints && !p->rows[row].out; i++) {
         const struct check_point *c = &p->confirm.points[i];
-        bool once = c->kind == CHECK_OFF || c->kind == CHECK_BUSY || c->kind == CHECK_GROUP;
-        if (c->row == row && once && !guard_holds(p, c, NT_ARM_TABLE)) {
+        if (c->row == row && confirm_once(c->kind) && !guard_holds(p, c, NT_ARM_TABLE)) {
             p->rows[row].out = true;
             (void)snprintf(p->rows[row].why, sizeof(p->rows[row].why), "not within the guard: %s",
                            check_name(c->kind));
