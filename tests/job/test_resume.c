@@ -124,7 +124,7 @@ static const struct sort {
     uint8_t (*fault)(const struct world_call *c);
 } sorts[] = {
     {.name = "plain, every step", .stride = 1},
-    {.name = "within a budget", .stride = 7, .budget_ns = 44000000000},
+    {.name = "within a budget", .stride = 7, .budget_ns = 68000000000},
     {.name = "with a process setting", .stride = 11, .setting = "NCCL_MIN_NCHANNELS=16"},
     {.name = "with lost gangs", .stride = 7, .hang_at = 700, .fault = some_hang},
 };

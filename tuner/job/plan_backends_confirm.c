@@ -101,17 +101,28 @@ static double check_ns(const struct nt_plan *p, const struct backend_check *c)
         beside[i] = b->nblocks[i] > 0 ? b->beside_ns[i] / b->nblocks[i] : 1e6;
     }
     return confirm_blocks(c->kind, m, c->est_ns) *
-           ((2 + c->table) * block + (1 + c->table) * beside[0] + beside[1]);
+           ((2 + c->table) * (block + confirm_beside_ns(c->kind)) + (1 + c->table) * beside[0] +
+            beside[1]);
 }
 
-static double cost_ns(const struct nt_plan *p)
+/* A pair by guess. */
+static double pair_ns(const struct nt_plan *p)
 {
     const struct backends *b = &p->backends;
     double pair = (double)p->start_ns * 2;
     for (size_t i = 0; i < b->nchecks; i++) {
         pair += check_ns(p, &b->checks[i]);
     }
-    return pair * p->spec.pairs;
+    return pair;
+}
+
+/* What is left to do; how far the guess is off, the pairs so far tell. */
+static double cost_ns(const struct nt_plan *p)
+{
+    const struct backends *b = &p->backends;
+    double off = b->guessed_ns > 0 ? (double)(plan_used_ns(p) - b->begun_ns) / b->guessed_ns : 1;
+
+    return off * pair_ns(p) * (p->spec.pairs - b->pair);
 }
 
 double backends_pairs_ns(const struct nt_plan *p)
@@ -163,34 +174,41 @@ static void drop_least(struct nt_plan *p)
     for (size_t i = 0; i < b->nchecks; i++) {
         if (!is_of(&b->checks[i], &least)) {
             b->checks[kept++] = b->checks[i];
+        } else {
+            free(b->checks[i].norm[0]);
+            free(b->checks[i].norm[1]);
         }
     }
     b->nchecks = kept;
+    b->dropped++;
     if (least.point != NONE) {
         b->cells[least.point].pick[least.cs.mode] = 0;
+        b->cells[least.point].no_time[least.cs.mode] = true;
     }
 }
 
-/* What there is no time for stays with NCCL, and that is said. */
+/* What there is no time for stays with NCCL. */
 static void fit_budget(struct nt_plan *p)
 {
     struct backends *b = &p->backends;
-    unsigned dropped = 0;
 
     while (b->nchecks > 0 && p->spec.budget_ns > 0 &&
            (double)plan_used_ns(p) + cost_ns(p) > (double)p->spec.budget_ns) {
         drop_least(p);
-        dropped++;
     }
     b->with_table = false;
     for (size_t i = 0; i < b->nchecks; i++) {
         b->with_table = b->with_table || b->checks[i].table;
     }
-    if (dropped > 0) {
+}
+
+static void note_dropped(struct nt_plan *p)
+{
+    if (p->backends.dropped > 0) {
         plan_not_checked(p,
                          "backends: %u sizes and modes with a faster one were not confirmed: no "
                          "time within the budget",
-                         dropped);
+                         p->backends.dropped);
     }
 }
 
@@ -211,6 +229,9 @@ bool backends_set_up_pairs(struct nt_plan *p)
         }
     }
     fit_budget(p);
+    if (b->nchecks == 0) {
+        note_dropped(p);
+    }
     return b->nchecks > 0;
 }
 
@@ -644,10 +665,11 @@ static void keep(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_ba
                                      .p = NAN,
                                      .guard_upper = NAN,
                                      .p95_ratio = NAN,
-                                     .kept = told,
-                                     .unproved = !told};
+                                     .kept = told && !c->no_time[m],
+                                     .unproved = !told || c->no_time[m]};
     (void)snprintf(out->why, sizeof(out->why), "%s",
-                   !told             ? "which is faster could not be told in the race"
+                   c->no_time[m]     ? "no time to confirm it within the budget"
+                   : !told           ? "which is faster could not be told in the race"
                    : s.log_ratio > 0 ? "NCCL as it is was faster in the race"
                                      : "no faster than NCCL as it is, as far as the race can tell");
 }
@@ -735,9 +757,12 @@ bool backends_next_pair(struct nt_plan *p)
     if (!b->started) {
         b->started = true;
         plan_stop(p); /* the gate's gang */
+        b->begun_ns = plan_used_ns(p);
     } else if (p->nlive > 0) {
         plan_stop(p);
+        b->guessed_ns += pair_ns(p);
         b->pair++;
+        fit_budget(p);
     } else {
         clear_pair(p);
         if (++b->redo > MAX_REDO) {
@@ -746,6 +771,7 @@ bool backends_next_pair(struct nt_plan *p)
         }
     }
     if (!any_left(p) || b->pair == p->spec.pairs) {
+        note_dropped(p);
         publish(p);
         return false;
     }

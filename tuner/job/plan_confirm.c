@@ -60,10 +60,17 @@ double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m)
     return confirm_sd_of(p, point, m, p->points[point].pre[m].gang_sd);
 }
 
+double confirm_beside_ns(enum check kind)
+{
+    static const double PRODUCT_NS = 40e6;
+
+    return kind == CHECK_BUSY ? PRODUCT_NS : 0;
+}
+
 /* What an arm's blocks at one point of a pair take. */
 static double blocks_ns(enum check kind, enum nt_mode m, double est_ns)
 {
-    return confirm_blocks(kind, m, est_ns) * block_ns(m, est_ns);
+    return confirm_blocks(kind, m, est_ns) * (block_ns(m, est_ns) + confirm_beside_ns(kind));
 }
 
 /* Time that the confirm of a table takes, by guess, before its rows are known: what the search may
@@ -226,10 +233,12 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint
 {
     uint32_t point = first_point + size;
     struct nt_case cs = plan_case(p, point, p->modes[0]);
-    /* No multiple of 16 bytes, and where it may be, none of the ranks; below the row's last size:
-     * what comes right above that is its edge, by which only the edge falls. */
+    /* No multiple of 16 bytes, and where it may be, none of the ranks; towards another size of the
+     * row, as what comes right beyond its ends is for its edges to tell. */
+    const struct nt_row *r = &p->rows[row].range;
     uint64_t lo = 0, hi = 0, off = UINT64_C(4) * (nt_coll_shares(cs.coll) ? p->spec.ranks * 3 : 1);
-    uint64_t odd = size < p->rows[row].range.last ? cs.bytes + off : cs.bytes - off;
+    bool below = size == r->last && size > r->first;
+    uint64_t odd = below ? cs.bytes - off : cs.bytes + off;
 
     segment(p, &p->rows[row], size, &lo, &hi);
     if (odd >= lo && odd < hi) {

@@ -207,6 +207,7 @@ struct backend_cell {                          /* one ladder size */
     bool explored;
     struct nt_race *race[NT_MODE_COUNT];
     uint32_t pick[NT_MODE_COUNT]; /* 0: NCCL stays */
+    bool no_time[NT_MODE_COUNT];  /* to confirm the pick */
 };
 struct backend_check {
     struct nt_case cs;
@@ -233,6 +234,9 @@ struct backends {
     struct backend_check *checks;
     size_t nchecks;
     uint32_t pair, redo;
+    uint64_t begun_ns;        /* used by the job when the pairs began */
+    double guessed_ns;        /* of the pairs so far */
+    uint32_t dropped;         /* sizes and modes, for want of time */
     bool started, with_table; /* the pairs; a published table takes part */
     bool told;                /* where NCCL stays is in the result */
 };
@@ -473,6 +477,9 @@ void backends_keep(struct nt_plan *p);         /* what the race says where nothi
 /* plan_confirm.c */
 uint64_t confirm_cost_ns(const struct nt_plan *p);
 bool confirm_once(enum check kind); /* one point of a row, by which all of it stands or falls */
+/* That a block takes longer by a product beside it, which is begun and ended with it: 30 ms eager,
+ * 70 in a graph on one H200 that four ranks share. */
+double confirm_beside_ns(enum check kind);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
 /* Starts a pair of these arms in an order by chance, and queues their blocks at all points: points
  * in an order by chance, A B … B A at each. */
