@@ -174,7 +174,8 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
                                     (m->flags & NT_M_READBACK)) *
                                    m->inner +
                                5e5) +
-                    (c->call.backend != NT_BE_NCCL ? w->backend_beside_ns : 0);
+                    (c->call.backend != NT_BE_NCCL ? w->backend_beside_ns : 0) +
+                    ((c->step->m.flags & NT_M_BUSY) != 0 ? w->product_ns : 0);
 }
 
 static bool exists(const struct world *w, const struct nt_case *cs)

@@ -28,6 +28,7 @@ struct world {
     bool no_fp8;               /* NCCL or the device has none */
     uint64_t
         backend_beside_ns; /* what a block of theirs takes beside its calls: looks at its data */
+    uint64_t product_ns;   /* what a product beside a block takes of its own */
     uint64_t hang_at;      /* measure number that hangs, 0: none */
     /* Its NCCL lets a tuner choose chunk sizes; 0: it does not. From 512 KiB on a ring's calls are
      * 40 % shorter by chunks of a fourth of this, 20 % by half of it. */
