@@ -187,7 +187,8 @@ static void recorder_free(struct nt_recorder *r)
 /* Opened, and locked while it is: two that write at once would mix their gangs. */
 static int open_held(struct nt_recorder *r, struct nt_err *err)
 {
-    int fd = open(r->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    /* A pipe that nobody reads is refused, not waited for. */
+    int fd = open(r->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0644);
     struct stat was, is;
 
     if (fd < 0) {

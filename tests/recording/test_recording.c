@@ -227,6 +227,9 @@ static void test_load_is_strict(void **state)
     assert_int_equal(mkfifo(path, 0600), 0); /* nobody writes to it: refused, not waited for */
     assert_int_equal(nt_recording_load(path, &r, &e), -NT_E_INVAL);
     assert_non_null(strstr(e.msg, "no regular file"));
+    (void)alarm(20);
+    assert_int_equal(nt_recorder_open(path, facts, &w, NULL, &e), -NT_E_IO);
+    (void)alarm(0);
     (void)unlink(path);
     assert_int_equal(nt_recorder_open(path, facts, &w, NULL, NULL), 0);
     add_block(w, 1);

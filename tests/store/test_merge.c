@@ -216,9 +216,42 @@ static void test_missing_rows(void **state)
     }
 }
 
+/* A page of the source is damaged: said of the source, and nothing changes here. */
+static void test_damaged_page(void **state)
+{
+    struct place *p = *state;
+    struct nt_store *s = NULL;
+    struct nt_store_merged m = {0};
+    struct nt_err e = {0};
+    char b[128], junk[4096];
+    uint64_t before;
+    long at;
+    FILE *f;
+
+    other_of(p, b, sizeof(b));
+    fill(b, 4);
+    at = (long)sizeof(junk) *
+         (count_of(b, "SELECT rootpage FROM sqlite_schema WHERE name = 'trial'") - 1);
+    run_sql(b, "PRAGMA wal_checkpoint(TRUNCATE)");
+    OK(nt_store_open(p->db, NT_STORE_WRITE, &s, &e));
+    before = content(p->db);
+    memset(junk, 0xa5, sizeof(junk));
+    f = fopen(b, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, SEEK_SET), 0);
+    assert_int_equal(fwrite(junk, sizeof(junk), 1, f), 1);
+    assert_int_equal(fclose(f), 0);
+    assert_int_equal(nt_store_merge(s, b, &m, &e), -NT_E_DAMAGED);
+    if (strstr(e.msg, b) == NULL || strstr(e.msg, p->db) != NULL || content(p->db) != before) {
+        fail_msg("'%s', %s", e.msg, content(p->db) == before ? "unchanged" : "changed");
+    }
+    nt_store_close(s);
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, place_make, place_remove)
-    const struct CMUnitTest tests[] = {T(test_again), T(test_profile_states), T(test_missing_rows)};
+    const struct CMUnitTest tests[] = {T(test_again), T(test_profile_states), T(test_missing_rows),
+                                       T(test_damaged_page)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,8 +47,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, modes, "modes", 'm', "LIST", "modes (default eager,graph)"),
     NT_OPT_SOME(
         NT_O_U32, T, gangs, "gangs", 'g', "COUNT",
-        "rounds of fresh gangs: all tuples in the first 4, default and leaders in all (default "
-        "12)"),
+        "rounds of fresh gangs, at least 4: all tuples in the first 4, default and leaders in all "
+        "(default 12)"),
     NT_OPT(
         NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
         "take no longer: what is far behind the best is left to the first round, then rounds are "

@@ -145,6 +145,11 @@ static int fail_code(struct nt_err *err, const char *path, int ext, int sys, con
 
 int nt_db_fail(struct nt_store *s, struct nt_err *err, const char *doing)
 {
+    return nt_db_fail_of(s, s->path, err, doing);
+}
+
+int nt_db_fail_of(struct nt_store *s, const char *path, struct nt_err *err, const char *doing)
+{
     char what[256];
     int ext = sqlite3_extended_errcode(s->db);
     int primary = ext & 0xff;
@@ -152,7 +157,7 @@ int nt_db_fail(struct nt_store *s, struct nt_err *err, const char *doing)
 
     (void)snprintf(what, sizeof(what), "%s%s%s", doing != NULL ? doing : "",
                    doing != NULL ? ": " : "", sqlite3_errmsg(s->db));
-    return fail_code(err, s->path, ext, system ? sqlite3_system_errno(s->db) : 0, what);
+    return fail_code(err, path, ext, system ? sqlite3_system_errno(s->db) : 0, what);
 }
 
 /* --- values --------------------------------------------------------------------------------------

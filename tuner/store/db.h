@@ -72,6 +72,8 @@ bool nt_db_immutable(const char *path);
 
 /* What SQLite says now, as an error with advice. Call it before the statement is reset. */
 int nt_db_fail(struct nt_store *s, struct nt_err *err, const char *doing);
+/* The same of an attached database. */
+int nt_db_fail_of(struct nt_store *s, const char *path, struct nt_err *err, const char *doing);
 
 /* Values of a row to be bound, in order of ?1, ?2 … */
 struct nt_value nt_v_int(int64_t x);

@@ -38,18 +38,20 @@ static int attach(struct nt_store *s, const char *path, struct nt_err *err)
     if (sqlite3_prepare_v2(s->db, "ATTACH ?1 AS src", -1, &st, NULL) != SQLITE_OK ||
         sqlite3_bind_text(st, 1, uri, -1, SQLITE_STATIC) != SQLITE_OK ||
         sqlite3_step(st) != SQLITE_DONE) {
-        rc = nt_db_fail(s, err, path);
+        rc = nt_db_fail_of(s, path, err, NULL);
     }
     (void)sqlite3_finalize(st);
     sqlite3_free(uri);
     return rc;
 }
 
-/* Rows that others refer to, and what each step of a job was: a merge by joins would leave out what
- * lacks them, and say nothing. */
+/* Pages first, so that what is damaged there is never said of the database here. Then rows that
+ * others refer to, and what each step of a job was: a merge by joins would leave out what lacks
+ * them, and say nothing. */
 static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
 {
     static const char *const questions[] = {
+        "SELECT quick_check FROM pragma_quick_check(1, 'src') WHERE quick_check <> 'ok'",
         "SELECT 'table ' || m.name FROM main.sqlite_schema AS m WHERE m.type = 'table' AND NOT "
         "EXISTS"
         " (SELECT 1 FROM src.sqlite_schema AS x WHERE x.type = 'table' AND x.name = m.name) LIMIT "
@@ -72,11 +74,11 @@ static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
         }
         if (step == SQLITE_ROW) {
             rc = nt_fail(err, NT_E_DAMAGED, 0,
-                         "database %s is damaged: rows that others need are missing (%s); nothing "
-                         "was merged",
-                         path, nt_db_text(st, 0));
+                         "database %s is damaged: %s%.200s%s; nothing was merged", path,
+                         i > 0 ? "rows that others need are missing (" : "", nt_db_text(st, 0),
+                         i > 0 ? ")" : "");
         } else if (step != SQLITE_DONE) {
-            rc = nt_db_fail(s, err, path);
+            rc = nt_db_fail_of(s, path, err, NULL);
         }
         (void)sqlite3_finalize(st);
     }
