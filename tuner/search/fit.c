@@ -79,7 +79,8 @@ int fit_init(struct fit *f, uint32_t n_arms, double block_sd, double gang_sd, do
     f->arms = calloc(n_arms, sizeof(*f->arms));
     f->cells = calloc((size_t)n_arms * FIT_GANGS, sizeof(*f->cells));
     f->several = calloc(n_arms, sizeof(*f->several));
-    if (f->arms == NULL || f->cells == NULL || f->several == NULL) {
+    f->votes = calloc((size_t)n_arms * FIT_GANGS, sizeof(*f->votes));
+    if (f->arms == NULL || f->cells == NULL || f->several == NULL || f->votes == NULL) {
         fit_done(f);
         return nt_fail(err, NT_E_NOMEM, 0, "race of %u arms", n_arms);
     }
@@ -100,6 +101,7 @@ void fit_done(struct fit *f)
     free(f->several);
     free(f->obs);
     free(f->scratch);
+    free(f->votes);
     free(f->seen);
     *f = (struct fit){0};
 }
@@ -170,6 +172,19 @@ int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
         f->n_gangs = gang + 1 > f->n_gangs ? gang + 1 : f->n_gangs;
     }
     return rc;
+}
+
+void fit_absent(struct fit *f, uint32_t gang, uint32_t arm)
+{
+    struct fit_arm *a = &f->arms[arm];
+
+    for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
+        a->blocks -= f->obs[i].gang == gang;
+    }
+    a->told &= ~(1U << gang);
+    a->absent |= 1U << gang;
+    f->cells[(size_t)gang * f->n_arms + arm] = (struct fit_cell){0};
+    f->moved = true;
 }
 
 void fit_fail(struct fit *f, uint32_t arm)
@@ -331,12 +346,17 @@ static double level_at(const struct fit_gang *g, struct fit_obs *o)
     const struct fit_mark *m = g->marks;
     size_t next = o->before;
     if (next == 0 || next == g->n_marks) {
-        return m[next == 0 ? 0 : next - 1].level;
+        return m[next == 0 ? 0 : next - 1].level + g->off;
     }
     if (isnan(o->between)) {
         o->between = (double)(o->pos - m[next - 1].pos) / (double)(m[next].pos - m[next - 1].pos);
     }
-    return m[next - 1].level + o->between * (m[next].level - m[next - 1].level);
+    return m[next - 1].level + o->between * (m[next].level - m[next - 1].level) + g->off;
+}
+
+bool fit_has_level(const struct fit *f, uint32_t gang)
+{
+    return has_level(&f->gangs[gang]);
 }
 
 /* ---- cells ---- */
@@ -352,7 +372,8 @@ static struct fit_cell *cell_at(struct fit *f, uint32_t arm, uint32_t gang)
     return &f->cells[(size_t)gang * f->n_arms + arm];
 }
 
-/* The default is level with itself; how well that is known is what its cell says. */
+/* The default is level with itself; how well that is known is what its cell says. Where it was
+ * disturbed it says nothing. */
 static void redo_default_cell(struct fit *f)
 {
     struct fit_arm *a = &f->arms[0];
@@ -362,7 +383,8 @@ static void redo_default_cell(struct fit *f)
         struct fit_cell *c = cell_at(f, 0, g);
         *c = (struct fit_cell){0};
         for (size_t k = 0; k < f->gangs[g].n_marks; k++) {
-            c->weight += f->gangs[g].marks[k].stray ? 0.0 : f->gangs[g].marks[k].weight;
+            bool odd = f->gangs[g].marks[k].stray || f->gangs[g].off != 0.0;
+            c->weight += odd ? 0.0 : f->gangs[g].marks[k].weight;
             c->told += f->gangs[g].marks[k].weight;
         }
         a->gangs += c->weight > 0.0;
@@ -406,14 +428,16 @@ static double middle_of(double *x, size_t n, double *ret_limit)
 
 /* Takes the levels off the arm's blocks; the middle of all of them, and the fastest. False where
  * none has a level. */
-static bool take_off(struct fit *f, struct fit_arm *a, struct habit *h)
+static bool take_off(struct fit *f, uint32_t arm, struct habit *h)
 {
+    struct fit_arm *a = &f->arms[arm];
     size_t n = 0;
     a->fastest = FIT_NONE;
     for (uint32_t i = a->last; i != FIT_NONE; i = f->obs[i].prev) {
         struct fit_obs *o = &f->obs[i];
         const struct fit_gang *g = &f->gangs[o->gang];
-        o->above = has_level(g) ? o->y - level_at(g, o) : NAN;
+        bool counts = has_level(g) && !fit_is_absent(f, o->gang, arm);
+        o->above = counts ? o->y - level_at(g, o) : NAN;
         if (!isnan(o->above)) {
             f->scratch[n++] = o->above;
             a->fastest = n == 1 || o->above < f->obs[a->fastest].above ? i : a->fastest;
@@ -464,14 +488,57 @@ static void take_gangs(struct fit *f, const struct fit_arm *a, struct habit *h)
     h->agreed = gangs > 2 && 2 * near > gangs;
 }
 
-/* What disturbs a block makes it slower than most of the arm's. Where it is the default that was
- * disturbed, all blocks of the gang seem fast, however many there are: that most other gangs tell.
- */
+/* What disturbs a block makes it slower than most of the arm's; what disturbs a gang, than most of
+ * its gangs. */
 static bool is_stray(const struct fit *f, const struct fit_obs *o, const struct habit *h)
 {
     double off = o->above - h->mid;
     return is_far(f, h->several ? off : fabs(off), o->weight, h->limit) ||
            (h->agreed && is_gang_far(f, h, o->gang));
+}
+
+/* What arms that most of their gangs agree about say of each of them. */
+struct vote {
+    uint32_t n, fast; /* all; to how many it is far faster than their others */
+};
+
+static void cast_votes(struct fit *f, uint32_t arm, struct vote *votes)
+{
+    struct habit h = {.several = true};
+
+    if (!take_off(f, arm, &h)) {
+        return;
+    }
+    take_gangs(f, &f->arms[arm], &h);
+    for (uint32_t g = 0; g < f->n_gangs && h.agreed; g++) {
+        double off = h.of_gang[g] - h.mid_of_gangs;
+        if (h.weight[g] > 0.0) {
+            f->votes[(size_t)g * f->n_arms + votes[g].n++] = off;
+            votes[g].fast += off < 0.0 && is_gang_far(f, &h, g);
+        }
+    }
+}
+
+/* What disturbs makes slower: where most seem far faster than in other gangs, it is the default
+ * that was disturbed, however many its blocks. They say where the level is, also for those that too
+ * few gangs saw to tell. */
+static void set_offs(struct fit *f)
+{
+    struct vote votes[FIT_GANGS] = {{0}};
+
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        f->gangs[g].off = 0.0;
+    }
+    for (uint32_t i = 1; i < f->n_arms; i++) {
+        if (!f->arms[i].failed && __builtin_popcount(f->arms[i].told) > 2) {
+            cast_votes(f, i, votes);
+        }
+    }
+    for (uint32_t g = 0; g < f->n_gangs; g++) {
+        if (2 * votes[g].fast > votes[g].n) {
+            f->gangs[g].off = lower_median(f->votes + (size_t)g * f->n_arms, votes[g].n);
+        }
+    }
 }
 
 static void redo_cells(struct fit *f, uint32_t arm)
@@ -483,7 +550,7 @@ static void redo_cells(struct fit *f, uint32_t arm)
     }
     a->gangs = a->seen = 0;
     a->ss = a->df = 0.0;
-    if (!take_off(f, a, &h)) {
+    if (!take_off(f, arm, &h)) {
         return;
     }
     if (h.several) {
@@ -493,6 +560,9 @@ static void redo_cells(struct fit *f, uint32_t arm)
         const struct fit_obs *o = &f->obs[i];
         struct fit_cell *c = cell_at(f, arm, o->gang);
         double d;
+        if (fit_is_absent(f, o->gang, arm)) {
+            continue;
+        }
         c->told += o->weight;
         if (isnan(o->above) || is_stray(f, o, &h)) {
             continue;
@@ -660,6 +730,7 @@ void fit_update(struct fit *f)
         for (uint32_t g = 0; g < f->n_gangs; g++) {
             smooth_level(&f->gangs[g], f->block_var);
         }
+        set_offs(f);
         redo_default_cell(f);
         for (uint32_t i = 1; i < f->n_arms; i++) {
             redo_cells(f, i);

@@ -3,8 +3,9 @@
  *
  * log ns = level(gang, time) + effect(arm) + shift(gang) + interaction(arm, gang) + noise.
  * The level follows the default's blocks of the gang. What error the level has is common to all
- * arms of the gang: the shift, told from arms seen in several gangs. Effects are relative; only
- * differences mean anything.
+ * arms of the gang: the shift, told from arms seen in several gangs. Where most of these are far
+ * faster than in others, it was the default that was disturbed: they give the level. Effects are
+ * relative; only differences mean anything.
  */
 #pragma once
 #include <math.h>
@@ -49,6 +50,7 @@ struct fit_arm {
     uint32_t told;          /* gangs that it has blocks in, a bit each … */
     uint32_t seen;          /* … and those with blocks that are no strays */
     uint32_t gangs;         /* how many these are */
+    uint32_t absent;        /* those that it cannot be measured in */
     double ss, df;          /* of its blocks within cells, per full block */
     double var;             /* of a full block: its own, shrunk to that of all */
     double effect, info;
@@ -60,6 +62,7 @@ struct fit_gang {
     size_t n_marks, cap;
     uint32_t blocks;         /* told, the default's included */
     double shift, shift_var; /* 0 while no arm tells */
+    double off;              /* of its level from what the default says, by most arms; else 0 */
     double ss, df;           /* of the default's blocks around a level that stands still */
 };
 
@@ -70,6 +73,7 @@ struct fit {
     struct fit_gang gangs[FIT_GANGS];
     struct fit_obs *obs;
     double *scratch;   /* room for all blocks */
+    double *votes;     /* [gang * n_arms …]: how far off the gang is for each arm that can say */
     uint32_t *several; /* arms seen in more than one gang, ascending … */
     uint32_t n_several;
     struct fit_seen *seen;                   /* … and their cells, one arm's after the other's */
@@ -90,6 +94,12 @@ void fit_done(struct fit *f);
 /* weight in full blocks, > 0 */
 NT_MUST_CHECK int fit_add(struct fit *f, uint32_t gang, uint32_t arm, double y, double weight,
                           struct nt_err *err);
+/* The arm cannot be measured in the gang: what was told of it there is forgotten. */
+void fit_absent(struct fit *f, uint32_t gang, uint32_t arm);
+static inline bool fit_is_absent(const struct fit *f, uint32_t gang, uint32_t arm)
+{
+    return (f->arms[arm].absent >> gang & 1) != 0;
+}
 void fit_fail(struct fit *f, uint32_t arm);
 /* Another belief about the interaction, as if from df observations. */
 void fit_believe(struct fit *f, double interaction_sd, double df);
@@ -99,6 +109,8 @@ static inline const struct fit_cell *fit_cell(const struct fit *f, uint32_t arm,
 {
     return &f->cells[(size_t)gang * f->n_arms + arm];
 }
+/* Can an arm's block in the gang be told from the default? */
+bool fit_has_level(const struct fit *f, uint32_t gang);
 /* How well the noise of an arm's blocks is known, in degrees of freedom. */
 double fit_noise_df(const struct fit *f, uint32_t arm);
 /* effect(a) - effect(b) alone; NAN when one was not seen. */

@@ -425,11 +425,11 @@ static bool is_tied(const struct nt_race *r, uint32_t arm, uint32_t leader)
  * some seem fast in a gang that another was slow in. */
 static uint32_t find_pick(const struct nt_race *r, uint32_t leader)
 {
-    uint32_t best, pick, enough = r->config.min_gangs;
+    uint32_t best, pick, most = gangs_of(r, 0);
+    uint32_t enough = most < r->config.min_gangs ? most : r->config.min_gangs;
     if (leader == NT_NO_ARM) {
         return 0;
     }
-    enough = gangs_of(r, 0) < enough ? gangs_of(r, 0) : enough;
     best = gangs_of(r, leader) >= enough ? leader : find_best(r, enough);
     best = pick = best != NT_NO_ARM ? best : leader;
     for (uint32_t k = 0; k < r->n_list; k++) {
@@ -566,7 +566,7 @@ static uint32_t wanted(const struct nt_race *r, uint32_t gang, uint32_t arm)
 {
     const struct fit_cell *c = fit_cell(&r->fit, arm, gang);
     double most;
-    if (failed(r, arm)) {
+    if (failed(r, arm) || fit_is_absent(&r->fit, gang, arm)) {
         return 0;
     }
     if (arm != 0 && (looks_left(r, arm) > 0 || is_recalled_to(r, gang, arm))) {
@@ -658,8 +658,7 @@ bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret)
     /* the queue first: a default block that no other block follows would tell nothing */
     l->asked = next_in_queue(r, gang, &l->ask);
     if (l->asked && l->ask.arm != 0 &&
-        (fit_cell(&r->fit, 0, gang)->weight <= 0.0 ||
-         l->since_default + 1 >= r->config.default_every)) {
+        (!fit_has_level(&r->fit, gang) || l->since_default + 1 >= r->config.default_every)) {
         l->at--; /* comes after it */
         l->ask = (struct nt_ask){0, r->config.block_samples, l->ask.look};
     }
@@ -676,8 +675,7 @@ int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, double log_ns, 
     if (!isfinite(log_ns) || samples == 0) {
         return nt_fail(err, NT_E_INVAL, 0, "a block of %u samples with log %g", samples, log_ns);
     }
-    rc =
-        fit_add(&r->fit, gang, arm, log_ns, (double)samples / (double)r->config.block_samples, err);
+    rc = fit_add(&r->fit, gang, arm, log_ns, (double)samples / r->config.block_samples, err);
     if (rc == 0) {
         l->asked = l->asked && l->ask.arm != arm;
         l->since_default = arm == 0 ? 0 : l->since_default + 1;
@@ -687,14 +685,18 @@ int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, double log_ns, 
     return rc;
 }
 
+void nt_race_absent(struct nt_race *r, uint32_t gang, uint32_t arm)
+{
+    nt_assert(gang < NT_RACE_MAX_GANGS && arm != 0 && arm < r->n);
+    fit_absent(&r->fit, gang, arm);
+    r->stale = true;
+}
+
 void nt_race_fail(struct nt_race *r, uint32_t arm, int why)
 {
     nt_assert(arm < r->n);
     fit_fail(&r->fit, arm);
     r->runners[arm].why = why;
-    for (uint32_t g = 0; g < NT_RACE_MAX_GANGS; g++) {
-        r->lanes[g].asked = r->lanes[g].asked && r->lanes[g].ask.arm != arm;
-    }
     r->stale = true;
 }
 
@@ -754,11 +756,9 @@ static int by_standing(const void *a, const void *b)
 struct nt_standing nt_race_standing(struct nt_race *r, uint32_t arm)
 {
     const struct fit_arm *a = &r->fit.arms[arm];
-    struct nt_standing s = {.arm = arm, .why = r->runners[arm].why};
-
+    struct nt_standing s = {.arm = arm, .why = r->runners[arm].why, .blocks = a->blocks};
     update(r);
     s.state = a->failed ? NT_ARM_FAILED : r->runners[arm].alive ? NT_ARM_ALIVE : NT_ARM_DROPPED;
-    s.blocks = a->blocks;
     s.gangs = gangs_of(r, arm);
     s.log_ratio = fit_difference(&r->fit, arm, 0, &s.se);
     return s;

@@ -97,6 +97,9 @@ bool nt_race_next(struct nt_race *r, uint32_t gang, struct nt_ask *ret);
  * welcome too. */
 NT_MUST_CHECK int nt_race_tell(struct nt_race *r, uint32_t gang, uint32_t arm, double log_ns,
                                uint32_t samples, struct nt_err *err);
+/* The arm, not the default, cannot be measured in this gang: it sits out, and what was told of it
+ * there is forgotten. */
+void nt_race_absent(struct nt_race *r, uint32_t gang, uint32_t arm);
 /* The arm is out, for a reason in the caller's words (a gate, a crash); the default's failure ends
  * the race, as there is nothing to compare with. */
 void nt_race_fail(struct nt_race *r, uint32_t arm, int why);
