@@ -112,7 +112,8 @@ static const struct field measure_fields[] = {
     MEMBER(nt_measure, inner, K_UINT),
     LIMITED(nt_measure, verify, NT_VERIFY_BOTH),
     LIMITED(nt_measure, flags,
-            NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 | NT_M_BARRIER | NT_M_BITS | NT_M_CONTROL),
+            NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 | NT_M_BARRIER | NT_M_BITS | NT_M_CONTROL |
+                NT_M_OWN),
     MEMBER(nt_measure, deadline_ms, K_UINT),
     {0}};
 static const struct field result_fields[] = {

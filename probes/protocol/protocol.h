@@ -105,6 +105,7 @@ enum {
     NT_M_COPY = 32,
     NT_M_LAUNCH = 64,
     NT_M_CONTROL = NT_M_COPY | NT_M_LAUNCH,
+    NT_M_OWN = 128, /* a replay answers by the recorded gang whose turn it is, or not at all */
 };
 
 /* Flags that every timing of a case needs: NT_M_BARRIER where ranks that are done early would

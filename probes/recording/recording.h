@@ -11,7 +11,10 @@
  * Draws      two-level: a replayed gang draws from one recorded gang, by its number in an order
  * that the seed chooses, so that none is drawn twice before all were; samples with replacement,
  *            keyed by the measure's id. So a resumed job sees the same world. Failures and
- * unavailable cells replay; what was never recorded is NT_ST_NOT_RECORDED, never invented.
+ * unavailable cells replay; what was never recorded is NT_ST_NOT_RECORDED, never invented. A cell
+ *            that the recorded gang lacks is drawn from the next one that has it, and so beside
+ *            others of another gang, unless NT_M_OWN asks for this gang or nothing; what a call
+ *            executes is told all the same.
  * Ownership  texts passed in are borrowed for the call; what accessors return lives as long as the
  *            recording. A result's ns belongs to the caller (free, or nt_msg_done).
  * Threads    a recording is constant once loaded: any number may draw from it.

@@ -11,6 +11,7 @@ struct draw {
     const struct nt_recording *rec;
     const uint32_t *block; /* numbers */
     size_t count;
+    uint32_t wait; /* turns until that gang's; 0: it is */
 };
 
 static const struct nt_rec_block *block_at(const struct draw *d, size_t i)
@@ -66,14 +67,14 @@ static uint32_t turn_of(const struct nt_replay *p, uint32_t i, uint32_t n)
 
 /* A replayed gang keeps to one recorded gang. The seed says in which order they take turns, so that
  * none comes again before all did: drawn twice, one shows nothing new. Where a cell lacks the gang
- * whose turn it is, the next one that it has: so cells stay together wherever both were recorded,
- * also when one of them has fewer gangs. */
+ * whose turn it is, the next one that it has, unless that is not wanted (NT_M_OWN): so cells stay
+ * together wherever both were recorded, also when one of them has fewer gangs. */
 static bool choose_gang(const struct nt_replay *p, struct nt_cell cell, unsigned samples,
                         struct draw *ret)
 {
-    uint32_t first = UINT32_MAX;
     struct draw d = {.rec = p->rec};
 
+    ret->wait = UINT32_MAX;
     for (size_t i = 0; next_gang(p, cell, samples, &i, &d);) {
         const struct nt_rec_block *x = block_at(&d, 0);
         uint32_t of_all = p->rec->process[x->process].ngangs;
@@ -81,13 +82,12 @@ static bool choose_gang(const struct nt_replay *p, struct nt_cell cell, unsigned
                      : p->half == NT_EVEN_GANGS ? (of_all + 1) / 2
                                                 : of_all / 2;
         uint32_t mine = turn_of(p, p->half == NT_ALL_GANGS ? x->place : x->place / 2, n);
-        uint32_t wait = (mine + n - (uint32_t)(p->gang % n)) % n;
-        if (wait < first) {
-            first = wait;
+        d.wait = (mine + n - (uint32_t)(p->gang % n)) % n;
+        if (d.wait < ret->wait) {
             *ret = d;
         }
     }
-    return first != UINT32_MAX;
+    return ret->wait != UINT32_MAX;
 }
 
 static uint64_t text_hash(const char *text)
@@ -270,6 +270,10 @@ static void measure_cell(struct nt_replay *p, const struct nt_measure *m, struct
     ret->memory_bytes = b->memory_bytes;
     if (m->flags & NT_M_READBACK) {
         ret->executed = any->reached;
+    }
+    if ((m->flags & NT_M_OWN) != 0 && d.wait > 0) {
+        not_recorded(ret, "this gang did not time it");
+        return;
     }
     if (b->status != NT_ST_OK) {
         fail_like(b, ret);

@@ -126,11 +126,15 @@ static double block(struct hunt *h, uint32_t k, uint32_t arm)
                            .warmup = 1,
                            .samples = plan_samples((enum nt_mode)c->cs.mode, est),
                            .inner = plan_inner((enum nt_mode)c->cs.mode, est),
+                           .flags = arm != 0 ? NT_M_OWN : 0,
                            .verify = t->n == 0 ? NT_VERIFY_BEFORE : NT_VERIFY_NO,
                            .deadline_ms = 60000};
     struct nt_result r;
 
     land_measure(h->l, &h->gang, &m, &r);
+    if (r.status == NT_ST_NOT_RECORDED) {
+        return mean_of(t); /* it sits out this gang */
+    }
     h->seconds += (double)r.elapsed_ns / 1e9;
     h->ret->blocks++;
     y = plan_log_median(&r);

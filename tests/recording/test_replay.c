@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -163,26 +164,36 @@ static void test_gangs_take_turns(void **state)
     }
 }
 
+/* The recording, but that ring/ll/8/8 has no second gang: its samples are the first's. */
+static struct nt_recording *without_second_gang(void)
+{
+    static const char *const calls[] = {"ring/ll/8/0,ring/ll/8/8,", "ring/ll/9/0,ring/ll/8/8,"};
+    struct nt_recording *ret = NULL;
+    struct nt_err e = {0};
+    struct nt_buf b;
+
+    nt_buf_init(&b, 1 << 20);
+    world_text(&b);
+    for (size_t i = 0; i < 2; i++) {
+        char line[64], *at;
+        (void)snprintf(line, sizeof(line), "%s2,", calls[i]);
+        at = strstr(nt_buf_str(&b), line);
+        assert_non_null(at);
+        at[strlen(calls[i])] = '1';
+    }
+    assert_int_equal(nt_recording_parse(nt_buf_str(&b), b.len, "world", &ret, &e), 0);
+    nt_buf_done(&b);
+    return ret;
+}
+
 /* A cell that fewer gangs have stays with the others wherever it can. */
 static void test_stays_together(void **state)
 {
     unsigned together = 0;
     struct nt_recording *all = rec;
-    struct nt_err e = {0};
-    struct nt_buf b;
-    char *at;
     (void)state;
 
-    nt_buf_init(&b, 1 << 20);
-    world_text(&b);
-    at = strstr(nt_buf_str(&b), "ring/ll/8/0,ring/ll/8/8,2,"); /* it has no second gang */
-    assert_non_null(at);
-    memcpy(at, "ring/ll/8/0,ring/ll/8/8,1,", strlen("ring/ll/8/0,ring/ll/8/8,1,"));
-    at = strstr(nt_buf_str(&b), "ring/ll/9/0,ring/ll/8/8,2,");
-    assert_non_null(at);
-    memcpy(at, "ring/ll/9/0,ring/ll/8/8,1,", strlen("ring/ll/9/0,ring/ll/8/8,1,"));
-    assert_int_equal(nt_recording_parse(nt_buf_str(&b), b.len, "world", &rec, &e), 0);
-    nt_buf_done(&b);
+    rec = without_second_gang();
     for (uint64_t g = 0; g < GANGS; g++) {
         struct nt_measure m = ask(g, &default_call, 4), o = ask(g, &ring8, 4);
         struct nt_result a = draw(3, g, &m), c = draw(3, g, &o);
@@ -194,6 +205,30 @@ static void test_stays_together(void **state)
     nt_recording_free(rec);
     rec = all;
     assert_int_equal(together, GANGS);
+}
+
+/* Asked for its own gang, a cell that lacks it says so, and still what it runs. */
+static void test_its_own_gang(void **state)
+{
+    unsigned lacks = 0;
+    struct nt_recording *all = rec;
+    (void)state;
+
+    rec = without_second_gang();
+    for (uint64_t g = 0; g < 40; g++) {
+        struct nt_measure m = ask(g, &default_call, 4), o = ask(g, &ring8, 4);
+        struct nt_result a = draw(3, g, &m), c;
+        o.flags = NT_M_OWN | NT_M_READBACK;
+        c = draw(3, g, &o);
+        assert_int_equal(c.status, a.ns[0] / 1000 == 2 ? NT_ST_NOT_RECORDED : NT_ST_OK);
+        assert_int_equal(c.executed.algo, NT_RING);
+        lacks += c.status != NT_ST_OK;
+        free(a.ns);
+        free(c.ns);
+    }
+    assert_int_equal(lacks, 10); /* one in four */
+    nt_recording_free(rec);
+    rec = all;
 }
 
 static void test_failures_replay(void **state)
@@ -334,12 +369,17 @@ static void test_start_and_cells(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_cells),          cmocka_unit_test(test_same_world_again),
-        cmocka_unit_test(test_two_levels),     cmocka_unit_test(test_gangs_take_turns),
-        cmocka_unit_test(test_stays_together), cmocka_unit_test(test_failures_replay),
-        cmocka_unit_test(test_never_invented), cmocka_unit_test(test_null),
-        cmocka_unit_test(test_halves),         cmocka_unit_test(test_what_it_took),
-        cmocka_unit_test(test_start_and_cells)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cells),
+                                       cmocka_unit_test(test_same_world_again),
+                                       cmocka_unit_test(test_two_levels),
+                                       cmocka_unit_test(test_gangs_take_turns),
+                                       cmocka_unit_test(test_stays_together),
+                                       cmocka_unit_test(test_its_own_gang),
+                                       cmocka_unit_test(test_failures_replay),
+                                       cmocka_unit_test(test_never_invented),
+                                       cmocka_unit_test(test_null),
+                                       cmocka_unit_test(test_halves),
+                                       cmocka_unit_test(test_what_it_took),
+                                       cmocka_unit_test(test_start_and_cells)};
     return cmocka_run_group_tests(tests, load, unload);
 }

@@ -166,7 +166,7 @@ static bool is_outgrown(const struct cell *c, uint32_t arm)
     return arm > 0 && c->arms[arm].status == NT_ST_OK && c->outgrown[x->algo][x->proto];
 }
 
-/* A tuple that lost "as is" does so under variables that do nothing to it. */
+/* A tuple that lost "as is", for sure, does so under variables that do nothing to it. */
 static bool lost_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum nt_mode m,
                        uint32_t arm)
 {
@@ -174,7 +174,7 @@ static bool lost_as_is(struct nt_plan *p, uint32_t setting, uint32_t point, enum
     uint32_t twin = p->settings[setting].cells[point].arms[arm].twin;
 
     return setting != 0 && arm > 0 && twin != NONE && as_is->race[m] != NULL &&
-           nt_race_standing(as_is->race[m], twin).state == NT_ARM_DROPPED;
+           nt_race_behind(as_is->race[m], twin) > 0;
 }
 
 /* Is a tuple not raced, by what was seen at smaller sizes or without the variables? */
@@ -239,9 +239,10 @@ static void push_block(struct nt_plan *p, uint32_t setting, uint32_t point, enum
     t->mode = m;
     t->arm = ask->arm;
     t->rep = ask->look;
+    t->step.m.flags = ask->arm != 0 ? NT_M_OWN : 0; /* other gangs' times are no comparison */
     if ((a->gated & (1U << m)) == 0) { /* before it is timed in a mode, its data is right there */
         t->step.m.verify = NT_VERIFY_BEFORE;
-        t->step.m.flags = NT_M_READBACK;
+        t->step.m.flags |= NT_M_READBACK;
         t->step.m.warmup = 0;
     }
 }
@@ -284,6 +285,11 @@ void block_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
         uint8_t status = o->result->status;
         if (t->arm == 0 && o->lost) {
             return; /* the default is asked again in the next gang */
+        }
+        if (status == NT_ST_NOT_RECORDED && t->arm != 0 &&
+            ((a->gated & (1U << t->mode)) != 0 || o->result->executed.algo >= 0)) {
+            nt_race_absent(c->race[t->mode], p->race_gang, t->arm); /* other gangs hold it */
+            return;
         }
         if (status != NT_ST_NOT_RECORDED) {
             explore_failed(p, &a->call, status);
