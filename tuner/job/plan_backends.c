@@ -152,6 +152,7 @@ void backends_ban(struct nt_plan *p, const struct nt_call *call, const struct nt
         b->variant_out[call->backend][call->algo + 1][call->proto + 1] = true;
         backends_note(p, call, why);
     }
+    b->bans++;
     drop_arms(p, r->status);
 }
 
@@ -204,28 +205,35 @@ static struct todo *push(struct nt_plan *p, enum purpose purpose, uint32_t point
     return t;
 }
 
-static bool new_races(struct nt_plan *p, uint32_t point)
+static bool new_race(struct nt_plan *p, uint32_t point, enum nt_mode m, struct nt_race **ret)
 {
     struct backend_cell *c = &p->backends.cells[point];
+    const struct nt_noise *noise = &p->points[point].pre[m].noise;
+    struct nt_race_config cfg = nt_race_defaults;
     struct nt_race_arm arms[MAX_BACKEND_ARMS];
 
     for (uint32_t i = 0; i < c->narms; i++) {
         arms[i] = (struct nt_race_arm){.prior = c->arms[i].look_log,
                                        .tie_rank = c->arms[i].executed.channels};
     }
+    cfg.block_sd = fmax(noise->block_sd, 0.005);
+    cfg.gang_sd = fmax(noise->gang_sd, 0.005);
+    cfg.block_samples = plan_samples(m, plan_default_ns(p, point, m));
+    cfg.look_samples = cfg.block_samples < LOOK ? cfg.block_samples : LOOK;
+    cfg.min_gangs = efforts[p->spec.effort].min_gangs;
+    cfg.max_gangs = efforts[p->spec.effort].max_gangs;
+    cfg.gang_blocks = search_gang_blocks(p, point, m, p->npoints * p->nmodes);
+    cfg.seed = nt_mix(nt_mix(p->spec.seed, 0x6261636b), nt_mix(point, m));
+    return nt_race_new(&cfg, arms, c->narms, ret, &p->failed) == 0;
+}
+
+static bool new_races(struct nt_plan *p, uint32_t point)
+{
+    struct backend_cell *c = &p->backends.cells[point];
+
     for (uint32_t k = 0; k < p->nmodes; k++) {
         enum nt_mode m = p->modes[k];
-        const struct nt_noise *noise = &p->points[point].pre[m].noise;
-        struct nt_race_config cfg = nt_race_defaults;
-        cfg.block_sd = fmax(noise->block_sd, 0.005);
-        cfg.gang_sd = fmax(noise->gang_sd, 0.005);
-        cfg.block_samples = plan_samples(m, plan_default_ns(p, point, m));
-        cfg.look_samples = cfg.block_samples < LOOK ? cfg.block_samples : LOOK;
-        cfg.min_gangs = efforts[p->spec.effort].min_gangs;
-        cfg.max_gangs = efforts[p->spec.effort].max_gangs;
-        cfg.gang_blocks = search_gang_blocks(p, point, m, p->npoints * p->nmodes);
-        cfg.seed = nt_mix(nt_mix(p->spec.seed, 0x6261636b), nt_mix(point, m));
-        if (nt_race_new(&cfg, arms, c->narms, &c->race[m], &p->failed) != 0) {
+        if (!new_race(p, point, m, &c->race[m])) {
             return false;
         }
         for (uint32_t i = 1; i < c->narms; i++) {
@@ -305,6 +313,12 @@ static void start_gang(struct nt_plan *p)
     nt_rng_shuffle(&p->rng, p->order, p->npoints);
 }
 
+static bool race_in_budget(const struct nt_plan *p)
+{
+    return p->backends.gangs == 0 || p->spec.budget_ns == 0 ||
+           (double)plan_used_ns(p) + backends_pairs_ns(p) / 2 < (double)p->spec.budget_ns;
+}
+
 /* Gang after gang until the races are decided; false: over. */
 static bool race(struct nt_plan *p)
 {
@@ -316,8 +330,7 @@ static bool race(struct nt_plan *p)
         }
     }
     if (p->failed.code != NT_OK || !wants_gang(p) || b->gangs == NT_RACE_MAX_GANGS ||
-        (b->gangs > 0 && p->spec.budget_ns > 0 &&
-         (double)plan_used_ns(p) + backends_pairs_ns(p) / 2 >= (double)p->spec.budget_ns)) {
+        !race_in_budget(p)) {
         return false; /* half of what there is will not win */
     }
     b->gangs++;
@@ -489,11 +502,64 @@ void backend_gate_tell(struct nt_plan *p, const struct todo *t, const struct nt_
         r->status == NT_ST_NOT_RECORDED) {
         learn_right(p, a, &t->step.m.cs, r); /* what it does not do, its row does not name */
         if (r->status == NT_ST_OK && bits_rule_out(p, a, t)) {
+            p->backends.bans++;
             nt_race_fail(c->race[t->mode], t->arm, NT_ST_UNAVAILABLE);
         }
     } else {
         backends_ban(p, &t->step.m.call, r);
     }
+}
+
+/* Did one that is out now take the blocks of the others, which are not told apart from NCCL? */
+static bool was_spoilt(const struct backend_cell *c, enum nt_mode m)
+{
+    struct nt_race_verdict v = nt_race_verdict(c->race[m]);
+    bool out = false, left = false;
+
+    for (uint32_t i = 1; i < c->narms; i++) {
+        struct nt_standing s = nt_race_standing(c->race[m], i);
+        out = out || (s.state == NT_ARM_FAILED && s.blocks > 0);
+        left = left || s.state != NT_ARM_FAILED;
+    }
+    return out && left && c->pick[m] == 0 && (v.end == NT_RACE_RUNNING || v.end == NT_RACE_LIMIT);
+}
+
+/* Races that a backend won which the gate then took out begin anew, among those that are left: the
+ * second best is not lost with it. False: there are none, or no gangs or time for them. */
+static bool race_anew(struct nt_plan *p)
+{
+    struct backends *b = &p->backends;
+    bool any = false;
+
+    if (b->bans == b->bans_known ||
+        b->gangs + efforts[p->spec.effort].min_gangs > NT_RACE_MAX_GANGS || !race_in_budget(p)) {
+        return false;
+    }
+    b->bans_known = b->bans;
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        struct backend_cell *c = &b->cells[i];
+        for (uint32_t k = 0; k < p->nmodes && c->explored && c->narms > 1; k++) {
+            enum nt_mode m = p->modes[k];
+            struct nt_race *anew = NULL;
+            if (!was_spoilt(c, m)) {
+                continue;
+            }
+            if (!new_race(p, i, m, &anew)) {
+                return false;
+            }
+            for (uint32_t a = 1; a < c->narms; a++) {
+                struct nt_standing s = nt_race_standing(c->race[m], a);
+                if (s.state == NT_ARM_FAILED) {
+                    nt_race_fail(anew, a, s.why);
+                }
+            }
+            nt_race_free(c->race[m]);
+            c->race[m] = anew;
+            any = true;
+        }
+    }
+    p->cursor = p->npoints; /* in fresh gangs, not in the one that is alive */
+    return any;
 }
 
 /* False: every pick is right wherever it is to serve, or none is left. */
@@ -562,17 +628,14 @@ bool backends_refill(struct nt_plan *p)
     if (b->phase == BACKENDS_NEW) {
         b->phase = begin(p) ? BACKENDS_RACE : BACKENDS_DONE;
     }
-    if (b->phase == BACKENDS_RACE) {
-        if (race(p)) {
+    while (b->phase == BACKENDS_RACE || b->phase == BACKENDS_GATE) {
+        if (b->phase == BACKENDS_RACE ? race(p) : gate(p)) {
             return true;
         }
-        b->phase = BACKENDS_GATE;
-    }
-    if (b->phase == BACKENDS_GATE) {
-        if (gate(p)) {
-            return true;
-        }
-        b->phase = backends_set_up_pairs(p) ? BACKENDS_PAIRS : BACKENDS_DONE;
+        b->phase = b->phase == BACKENDS_RACE  ? BACKENDS_GATE
+                   : race_anew(p)             ? BACKENDS_RACE
+                   : backends_set_up_pairs(p) ? BACKENDS_PAIRS
+                                              : BACKENDS_DONE;
     }
     if (b->phase == BACKENDS_PAIRS) {
         if (p->failed.code == NT_OK && backends_next_pair(p)) {

@@ -229,6 +229,7 @@ struct backends {
     bool out[NT_BACKEND_COUNT]; /* wrong once, or hung twice: out of the job */
     bool variant_out[NT_BACKEND_COUNT][NT_ALGO_ALL + 1][NT_PROTO_ALL + 1];
     uint32_t hangs[NT_BACKEND_COUNT];
+    uint32_t bans, bans_known; /* taken out, in all; those after which races began anew */
     double beside_ns[2]; /* what blocks took beside their calls: of NCCL left alone, of backends */
     uint32_t nblocks[2];
     struct backend_check *checks;
