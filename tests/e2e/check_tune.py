@@ -480,6 +480,7 @@ def part_backends(build, check):
             began = p.sql("SELECT min(seq) FROM gang WHERE job_id = ? AND arm = 'backends'", job)[0][0]
             kept = p.sql("SELECT count(*) FROM trial WHERE job_id = ? AND seq > ?", job, began or 1 << 40)[0][0]
             check.that(n - 60 <= kept <= n, f"killed after {n}: {kept} trials of the stage are kept")
+            check.ends("resume with another probe", p.tune("-q", "--resume", job), 2, "measured by world_probe: name it again with --probe")
             rc, out, err = p.tune("-q", "--probe", p.probe, "--resume", job)
             check.that(rc == 0, f"resume after {n}: exit {rc} {out}{err}")
         check.clean("backends", p)

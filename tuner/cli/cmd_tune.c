@@ -285,6 +285,7 @@ static int use_machine(struct tune *t, struct nt_err *err)
     struct nt_spec *s = &t->spec;
     int rc = find_probe(t, err);
 
+    (void)snprintf(s->probe, sizeof(s->probe), "%s", nt_probe_name(t->a->probe));
     rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
     rc = rc == 0 ? find_ranks(t, err) : rc;
     rc = rc == 0 ? what_to_try(t, err) : rc;
@@ -378,8 +379,8 @@ static int take_colls(struct tune *t, struct nt_err *err)
 static int take_backends(struct tune *t, struct nt_err *err)
 {
     struct nt_spec *s = &t->spec;
-    const char *asked = t->a->backends, *probe = t->a->probe;
-    bool framework = probe != NULL && strstr(probe, "/nccltune-probe-framework") != NULL;
+    const char *asked = t->a->backends;
+    bool framework = strncmp(nt_probe_name(t->a->probe), "nccltune-probe-framework", 24) == 0;
     int rc = 0;
 
     if (asked != NULL && strcmp(asked, "auto") == 0) {
@@ -754,7 +755,8 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         rc = (recording ? use_recording : use_model)(t, t->a->rig + strlen(kind), err);
         t->spec = f.spec;
     } else {
-        rc = nt_env_go_on(&t->env, &now, &t->spec, err);
+        rc = nt_resumed_probe(t->a->probe, &f.spec, t->a->resume, err);
+        rc = rc == 0 ? nt_env_go_on(&t->env, &now, &t->spec, err) : rc;
         rc = rc == 0 ? go_on_over(t, err) : rc;
         rc = rc == 0 ? nt_env_devices(&t->env, &t->spec, f.spec.devices, err) : rc;
         rc = rc == 0 ? find_probe(t, err) : rc;

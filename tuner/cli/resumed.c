@@ -1,5 +1,6 @@
 #include "tuner/cli/resumed.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "schema/vocab.h"
 #include "tuner/base/text.h"
@@ -107,6 +108,25 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         }
     }
     return rc;
+}
+
+const char *nt_probe_name(const char *probe)
+{
+    const char *slash = probe != NULL ? strrchr(probe, '/') : NULL;
+
+    return slash != NULL ? slash + 1 : probe != NULL ? probe : "";
+}
+
+int nt_resumed_probe(const char *probe, const struct nt_spec *spec, int64_t job, struct nt_err *err)
+{
+    char now[sizeof(spec->probe)];
+
+    (void)snprintf(now, sizeof(now), "%s", nt_probe_name(probe));
+    if (spec->probe[0] != '\0' && strcmp(spec->probe, now) != 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "job %lld is measured by %s: name it again with --probe",
+                       (long long)job, spec->probe);
+    }
+    return 0;
 }
 
 void nt_shell_option(const char *name, const char *value, struct nt_buf *out)

@@ -16,5 +16,10 @@ struct nt_resumed {
 NT_MUST_CHECK int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
                                    const struct nt_spec *spec, struct nt_env *env, int64_t job,
                                    struct nt_err *err);
+/* File name of what --probe names, whatever folder it is in; "": not given, the installed one. */
+const char *nt_probe_name(const char *probe);
+/* Programs time in ways of their own: what two of them say does not belong into one job. */
+NT_MUST_CHECK int nt_resumed_probe(const char *probe, const struct nt_spec *spec, int64_t job,
+                                   struct nt_err *err);
 /* " --NAME VALUE" for a shell; nothing without a value. */
 void nt_shell_option(const char *name, const char *value, struct nt_buf *out);

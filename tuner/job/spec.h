@@ -52,6 +52,7 @@ struct nt_spec {
                             pristine */
     char devices[128];   /* CUDA devices, "4,5", one a rank; "": from 0 on */
     char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
+    char probe[80];      /* file name of the program that measures; "": the installed one */
     struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
     size_t nweights;                          /* 0: every case weighs the same */
     bool backends[NT_BACKEND_COUNT]; /* raced against NCCL as it is, which is always there */
