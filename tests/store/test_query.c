@@ -242,6 +242,25 @@ static void test_views(void **state)
     FAILS(nt_store_view_sql("x; DROP TABLE job", &sql, &e), NT_E_INVAL, "unknown view");
 }
 
+/* What failed while measured is listed, but not what a recording lacks. */
+static void test_rejected(void **state)
+{
+    static const uint8_t statuses[] = {NT_ST_CRASHED, NT_ST_NOT_RECORDED};
+    struct nt_store *s = filled(*state, NT_STORE_WRITE);
+    struct nt_err e = {0};
+    int64_t setting = 0, job = start_job(s, &setting);
+    struct table t = {0};
+    for (unsigned i = 0; i < 2; i++) {
+        struct nt_store_trial x = some_trial(2 + i, setting);
+        x.status = statuses[i];
+        x.count = 0;
+        OK(nt_store_add_trial(s, job, &x, &e));
+    }
+    OK(nt_store_query(s, "SELECT why, times FROM rejected", NULL, 0, NULL, keep, &t, NULL, &e));
+    assert_string_equal(t.text, "why|times\ncrashed|1\n");
+    nt_store_close(s);
+}
+
 /* A stranger's file: views of our names that never end, functions that must not run. */
 static void test_hostile_views(void **state)
 {
@@ -285,8 +304,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, place_make, place_remove)
     const struct CMUnitTest tests[] = {
-        T(test_answers),      T(test_arguments), T(test_refused),       T(test_limits),
-        T(test_reader_stops), T(test_views),     T(test_hostile_views), T(test_memory),
+        T(test_answers),       T(test_arguments),    T(test_refused),
+        T(test_limits),        T(test_reader_stops), T(test_views),
+        T(test_hostile_views), T(test_memory),       T(test_rejected),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
