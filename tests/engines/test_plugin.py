@@ -422,6 +422,16 @@ class Engines(unittest.TestCase):
         x.is_cpu = True
         self.assertEqual(self.sglang_group(s).all_reduce(x).value, "engine")
 
+    def test_a_tensor_with_gaps_is_the_engines(self):
+        self.tell("sglang")
+        s, torch = self.load("sglang")
+        self.join(torch)
+        g, x = self.sglang_group(s), torch.Tensor(8192)
+        self.assertEqual(g.all_reduce(x).value, "pynccl")
+        x = torch.Tensor(8192)
+        x.whole = False
+        self.assertEqual(g.all_reduce(x).value, "engine")
+
     def test_receipts_of_dead_processes_go_when_there_are_too_many(self):
         receipt = importlib.import_module("nccltune_engines.receipt")
         place = pathlib.Path(self.folder.name)

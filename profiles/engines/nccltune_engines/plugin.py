@@ -119,7 +119,8 @@ class State:
 
     def run(self, choices, original, tensor, capturing):
         choice = choices.get((tensor.dtype, capturing()))
-        if choice is None or tensor.is_cpu:
+        # One with gaps was never measured: what takes a pointer and a length would reduce what lies between.
+        if choice is None or tensor.is_cpu or not tensor.is_contiguous():
             return original(self.group, tensor)
         i = choice.find(tensor.nbytes)
         if i < 0:

@@ -14,7 +14,7 @@ bfloat16, float32, float16, int32 = _Type("bfloat16", 2), _Type("float32", 4), _
 
 
 class Tensor:
-    is_cpu = False
+    is_cpu, whole = False, True
 
     def __init__(self, size_bytes, dtype=bfloat16, value=1):
         self.dtype, self.count, self.value = dtype, size_bytes // dtype.size, value
@@ -22,6 +22,9 @@ class Tensor:
     @property
     def nbytes(self):
         return self.count * self.dtype.size
+
+    def is_contiguous(self):
+        return self.whole
 
     def clone(self):
         return Tensor(self.nbytes, self.dtype, self.value)
