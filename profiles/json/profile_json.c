@@ -509,7 +509,7 @@ static json_t *write_value(const struct field *f, const void *base, bool *absent
                            struct nt_err *err)
 {
     const void *at = (const char *)base + f->at;
-    double lo = NAN;
+    const double *d = at;
     uint64_t n = 0;
 
     switch (f->kind) {
@@ -522,14 +522,12 @@ static json_t *write_value(const struct field *f, const void *base, bool *absent
         n = f->kind == UINT ? *(const unsigned *)at : *(const uint64_t *)at;
         *absent = n == 0 && (f->flags & ZERO_IS_ABSENT) != 0;
         return *absent || n > INT64_MAX ? NULL : json_integer((json_int_t)n);
-    case NUM:
-        *absent = isnan(*(const double *)at);
-        return *absent ? NULL : num_json(*(const double *)at);
+    case NUM: /* not known, or without bound: what a class with one pair has */
+        *absent = !isfinite(d[0]);
+        return *absent ? NULL : num_json(d[0]);
     case RANGE:
-        lo = ((const double *)at)[0];
-        *absent = isnan(lo);
-        return *absent ? NULL
-                       : json_pack("[o, o]", num_json(lo), num_json(((const double *)at)[1]));
+        *absent = !isfinite(d[0]) || !isfinite(d[1]);
+        return *absent ? NULL : json_pack("[o, o]", num_json(d[0]), num_json(d[1]));
     case FLAG:
         return json_boolean(*(const bool *)at);
     case WORD:

@@ -73,6 +73,32 @@ static void test_round_trip(void **state)
     nt_profile_free(q);
 }
 
+/* A class of one pair, as all others were lost, has no bounds. */
+static void test_without_bounds(void **state)
+{
+    struct nt_profile *p = nt_sample_profile(), *q = NULL;
+    struct nt_profile_backend_class *c = &p->backends.classes.v[0];
+    struct nt_err e = {0};
+    char *text;
+    (void)state;
+
+    c->interval[0] = -INFINITY;
+    c->interval[1] = 1;
+    c->guard_upper = INFINITY;
+    c->p_adjusted = NAN;
+    c->pairs = 1;
+    assert_int_equal(nt_profile_finish(p, &e), 0);
+    text = dumped(p);
+    if (nt_profile_parse(text, strlen(text), "sample", &q, &e) != 0) {
+        fail_msg("%s", e.msg);
+    }
+    c = &q->backends.classes.v[0];
+    assert_true(isnan(c->interval[0]) && isnan(c->interval[1]) && isnan(c->guard_upper));
+    free(text);
+    nt_profile_free(p);
+    nt_profile_free(q);
+}
+
 static void test_empty_profile_is_a_result(void **state)
 {
     struct nt_profile *p = nt_sample_empty();
@@ -355,6 +381,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_without_bounds),
         cmocka_unit_test(test_empty_profile_is_a_result),
         cmocka_unit_test(test_saved_and_loaded),
         cmocka_unit_test(test_changed_documents_are_refused),
