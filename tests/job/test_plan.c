@@ -231,6 +231,12 @@ static double wide_costs_others(const struct world_call *c)
     return wide(c) ? (c->step->m.cs.coll != NT_ALL_REDUCE ? 1.5 : 0.6) : 1;
 }
 
+/* Eight calls in a group are another matter, whatever a row says of one of them. */
+static double wide_costs_groups(const struct world_call *c)
+{
+    return !wide(c) ? 1 : (c->step->m.flags & NT_M_GROUP8) != 0 ? 3 : 0.7;
+}
+
 /* Small calls run the very tuple that the default runs, and gangs differ too much there for twelve
  * pairs to show it. */
 static double wide_runs_the_same_small(const struct world_call *c)
@@ -263,6 +269,12 @@ static void wide_is_published(const struct play *p)
     assert_non_null(strstr(p->r->static_vars, CHANNELS));
     tree_is_published(p);
     assert_string_equal(p->r->table_vars, CHANNELS);
+    for (size_t i = 0; i < p->r->nclasses; i++) { /* what stands without a row is judged too */
+        const struct nt_class_result *k = &p->r->classes[i];
+        assert_true(k->product != NT_ARM_TABLE || k->published || k->why[0] != '\0');
+        assert_true(k->product != NT_ARM_TABLE || k->in_row ||
+                    k->published == (k->p <= p->spec.alpha));
+    }
 }
 
 static void wide_goes_with_the_table(const struct play *p)
@@ -408,6 +420,10 @@ static const struct machine {
     {.name = "a process setting that costs other collectives",
      .check = wide_is_not_published,
      .factor = wide_costs_others,
+     .setting = CHANNELS},
+    {.name = "a process setting that costs groups of calls",
+     .check = rows_alone_are_published,
+     .factor = wide_costs_groups,
      .setting = CHANNELS},
     {.name = "a process setting that does not start",
      .check = failed_start_is_told,

@@ -98,6 +98,9 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
                     ? OTHERS * arms * blocks_ns(CHECK_OTHER, NT_EAGER, 2 * mid)
                     : 0;
     }
+    if (p->spec.extra_guards && p->spec.nsettings > 1) {
+        pair += arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
+    }
     return (uint64_t)(pair * p->spec.pairs);
 }
 
@@ -228,6 +231,23 @@ static uint32_t once_at(struct nt_plan *p, uint32_t row, uint32_t first_point)
     return ret;
 }
 
+/* Eight calls in a group, where the job has an eager mode; NULL: it has none. Variables alone are
+ * judged by them too. */
+static struct check_point *add_group(struct nt_plan *p, const struct nt_case *cs, uint32_t row,
+                                     uint32_t point)
+{
+    struct check_point *c;
+
+    if (cs->mode != NT_EAGER) {
+        return NULL;
+    }
+    c = add_check(p, CHECK_GROUP, cs, row, point);
+    c->flags = NT_M_GROUP8;
+    c->est_ns *= 4;
+    c->arms[NT_ARM_STATIC] = p->confirm.fixed;
+    return c;
+}
+
 /* Once a row: an odd size, beside a running product, eight calls in a group. */
 static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint32_t size)
 {
@@ -247,10 +267,25 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint
         cs.bytes = p->points[point].bytes;
     }
     add_check(p, CHECK_BUSY, &cs, row, point)->flags = NT_M_BUSY;
-    if (cs.mode == NT_EAGER) {
-        struct check_point *c = add_check(p, CHECK_GROUP, &cs, row, point);
-        c->flags = NT_M_GROUP8;
-        c->est_ns *= 4;
+    (void)add_group(p, &cs, row, point);
+}
+
+/* What variables make of groups, whatever rows there are: at two sizes of each tuned collective. */
+static void add_groups(struct nt_plan *p)
+{
+    const uint32_t at[] = {(uint32_t)p->spec.nsizes / 6, (uint32_t)p->spec.nsizes / 2};
+    uint32_t first = 0;
+
+    for (uint32_t i = 0; i < p->npoints; i++) {
+        first = i > 0 && p->points[i].coll == p->points[i - 1].coll ? first : i;
+        if (i - first == at[0] || i - first == at[1]) {
+            struct nt_case cs = plan_case(p, i, p->modes[0]);
+            struct check_point *c = add_group(p, &cs, NONE, i);
+            if (c != NULL) {
+                c->arms[NT_ARM_TABLE] =
+                    p->confirm.table && p->settings[p->table_setting].vars[0] != '\0';
+            }
+        }
     }
 }
 
@@ -350,6 +385,7 @@ static void add_points(struct nt_plan *p)
     }
     if (all && p->spec.extra_guards) {
         add_others(p);
+        add_groups(p);
     }
 }
 
@@ -709,13 +745,14 @@ bool confirm_as_asked(const struct nt_executed *x, const struct nt_call *call)
 
 /* One figure of an arm's blocks. Beside compute a call may wait now and then for as long as a
  * product takes, ten times its own time, by chance: a block has two levels, and their mean says
- * little of a difference of a few percent. */
+ * little of a difference of a few percent. Other single blocks, by which a whole row falls, stray
+ * too, seldom. */
 static double of_blocks(enum check kind, const double *x, size_t n)
 {
     double copy[MOST_BLOCKS];
 
     memcpy(copy, x, n * sizeof(x[0]));
-    return kind == CHECK_BUSY ? nt_median(copy, n) : nt_mean(copy, n);
+    return confirm_once(kind) ? nt_median(copy, n) : nt_mean(copy, n);
 }
 
 void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_outcome *o)

@@ -224,13 +224,23 @@ struct part {
         hi_holds; /* the row may reach down to, up to the middle between this size and the next */
 };
 
+/* What a group of calls runs, a row for one of them does not choose: NCCL asks for all of them at
+ * once. Variables act on it, so with them it is a matter of the whole product. */
+static bool is_of_product(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    bool vars = arm == NT_ARM_STATIC || p->settings[p->table_setting].vars[0] != '\0';
+
+    return c->row == NONE || (c->kind == CHECK_GROUP && vars);
+}
+
 /* An odd size, compute beside and groups are looked at once for the whole row: it stands or falls
  * with them. */
 static void judge_once(struct nt_plan *p, uint32_t row)
 {
     for (size_t i = 0; i < p->confirm.npoints && !p->rows[row].out; i++) {
         const struct check_point *c = &p->confirm.points[i];
-        if (c->row == row && confirm_once(c->kind) && !guard_holds(p, c, NT_ARM_TABLE)) {
+        if (c->row == row && confirm_once(c->kind) && !is_of_product(p, c, NT_ARM_TABLE) &&
+            !guard_holds(p, c, NT_ARM_TABLE)) {
             p->rows[row].out = true;
             (void)snprintf(p->rows[row].why, sizeof(p->rows[row].why), "not within the guard: %s",
                            check_name(c->kind));
@@ -246,11 +256,12 @@ static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
 
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
-        bool holds = c->row != row || c->point != point || guard_holds(p, c, NT_ARM_TABLE);
+        bool holds = true;
         struct nt_class_result *k;
-        if (c->row != row || c->point != point) {
+        if (c->row != row || c->point != point || is_of_product(p, c, NT_ARM_TABLE)) {
             continue;
         }
+        holds = guard_holds(p, c, NT_ARM_TABLE);
         if (c->kind == CHECK_EDGE) {
             bool *edge = c->cs.bytes < p->points[point].bytes ? &part.lo_holds : &part.hi_holds;
             *edge = *edge && holds;
@@ -338,7 +349,8 @@ static bool product_is_safe(struct nt_plan *p, enum nt_arm arm, char *why, size_
         const struct check_point *c = &p->confirm.points[i];
         /* What a row serves is judged with the row: it can go back to the default alone. The ends
          * of a row that keeps a call are where it may end sooner. */
-        if (c->arms[arm] && c->row == NONE && c->kind != CHECK_EDGE && !guard_holds(p, c, arm)) {
+        if (c->arms[arm] && is_of_product(p, c, arm) && c->kind != CHECK_EDGE &&
+            !guard_holds(p, c, arm)) {
             char text[64];
             (void)snprintf(why, size, "not within the guard: %s at %s", check_name(c->kind),
                            nt_case_text(&c->cs, text, sizeof(text)));
@@ -434,6 +446,20 @@ static void add_kept_class(struct nt_plan *p, const struct check_point *c)
         .kept = true};
 }
 
+/* What the variables of a table do to the sizes that it leaves to NCCL: they are within the guard.
+ */
+static void publish_alone(struct nt_plan *p, const char *vars)
+{
+    for (size_t i = 0; vars[0] != '\0' && i < p->result.nclasses; i++) {
+        struct nt_class_result *k = &p->result.classes[i];
+        if (k->product == NT_ARM_TABLE && !k->in_row) {
+            k->published = k->p <= p->spec.alpha;
+            k->unproved = !k->published;
+            (void)snprintf(k->why, sizeof(k->why), "%s", k->published ? "" : unproved);
+        }
+    }
+}
+
 /* Rows that keep untuned collectives stand with the table: each case of theirs has held in the
  * guard of the whole product. At an end that did not hold a row ends at its case. */
 static void publish_kept(struct nt_plan *p)
@@ -500,6 +526,7 @@ static void publish_table(struct nt_plan *p)
     }
     p->result.table_present = p->result.nrows > 0;
     if (p->result.table_present) {
+        publish_alone(p, vars);
         publish_kept(p);
         (void)snprintf(p->result.table_vars, NT_SETTING_LEN, "%s", vars);
     }
