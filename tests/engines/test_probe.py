@@ -1,4 +1,5 @@
 """The framework probe: its tables against the C code's, its data against pattern.h's rules, and whole gangs over gloo."""
+import contextlib
 import importlib.metadata
 import json
 import os
@@ -17,7 +18,7 @@ from unittest import mock
 import driver
 
 sys.path.insert(0, str(driver.PROBE))
-from nccltune_probe import backends, barrier, main, protocol  # noqa: E402
+from nccltune_probe import backends, barrier, device, main, protocol  # noqa: E402
 
 PYTHON = driver.torch_python()
 FAULTY = pathlib.Path(__file__).resolve().parent / "faulty.py"
@@ -45,6 +46,26 @@ class Versions(unittest.TestCase):
             lines = rank.describe().splitlines()
         self.assertEqual(lines[0], "torch=2.8.0+cu129")
         self.assertEqual([x for x in lines if x.startswith("engine.")], ["engine.sglang=0.5.12", "engine.flashinfer-python=0.6.1"])
+
+
+class Busy(unittest.TestCase):
+    def test_the_thread_multiplies_on_its_ranks_device(self):
+        """A thread of PyTorch begins with device 0: on another rank its products would wait for nobody, go on after it and
+        write into memory that others were given."""
+        chosen, running = threading.local(), threading.Event()
+
+        def product(*_, **__):
+            self.assertEqual(getattr(chosen, "device", "device 0"), "device 1")
+            running.set()
+
+        torch = types.SimpleNamespace(
+            bfloat16=None, randn=mock.Mock(), empty_like=mock.Mock(), mm=mock.Mock(side_effect=product),
+            cuda=types.SimpleNamespace(set_device=lambda d: setattr(chosen, "device", d), Stream=mock.Mock(), Event=mock.Mock(),
+                                       stream=lambda _: contextlib.nullcontext()))
+        cuda = object.__new__(device.Cuda)
+        cuda.torch, cuda.device = torch, "device 1"
+        with cuda.busy():
+            self.assertTrue(running.wait(20))
 
 
 class Tables(unittest.TestCase):

@@ -435,7 +435,8 @@ static void test_a_variant_is_ruled_out_alone(void **state)
 
 /* The less time there is, the fewer are confirmed; what was left out is said, and never more is
  * spent. */
-static void within_the_budget(uint64_t beside_ns, uint64_t product_ns)
+/* From `enough` percent on some rows are proved. */
+static void within_the_budget(uint64_t beside_ns, uint64_t product_ns, unsigned enough)
 {
     bool some = false, said = false;
     for (unsigned percent = 100; percent > 0; percent -= 10) {
@@ -461,7 +462,7 @@ static void within_the_budget(uint64_t beside_ns, uint64_t product_ns)
                      (double)p.spec.budget_ns / 1e9);
         }
         assert_true(percent < 100 || (p.r->nbackend_classes > 4 && !out));
-        assert_true(percent < 40 || p.r->nbackend_rows > 0);
+        assert_true(percent < enough || p.r->nbackend_rows > 0);
         some = some || (out && p.r->nbackend_rows > 0);
         said = said || out;
         never_worse(&p);
@@ -473,8 +474,8 @@ static void within_the_budget(uint64_t beside_ns, uint64_t product_ns)
 static void test_within_the_budget(void **state)
 {
     (void)state;
-    within_the_budget(60000000, 0);
-    within_the_budget(1000000, 120000000); /* far more than is reckoned with */
+    within_the_budget(60000000, 0, 40);
+    within_the_budget(1000000, 120000000, 60); /* more than is reckoned with */
 }
 
 /* One call in ten takes six times as long: nothing that the median shows. */

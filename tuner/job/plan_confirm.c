@@ -11,97 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHECKS = 2048, MAX_REDO = 4, BLOCKS = 2 };
-static const double BLOCKS_NS = 12e6; /* an arm's time at one point of a pair, worth it anywhere */
+enum { MAX_CHECKS = 2048, MAX_REDO = 4 };
 
 uint64_t confirm_align(const struct nt_plan *p, uint64_t bytes)
 {
     uint64_t grain = UINT64_C(4) * p->spec.ranks;
     return bytes / grain * grain;
-}
-
-/* One block of an arm, with its gate or warm-up. */
-static double block_ns(enum nt_mode m, double est_ns)
-{
-    return est_ns * plan_inner(m, est_ns) * (plan_samples(m, est_ns) + 1) + 1e6;
-}
-
-bool confirm_once(enum check kind)
-{
-    return kind == CHECK_OFF || kind == CHECK_BUSY || kind == CHECK_GROUP;
-}
-
-/* Blocks an arm and pair. A pair costs its starts, a second or so, and short blocks next to nothing
- * beside that: they are repeated. So are those by which a whole row falls: beside compute and in
- * groups single blocks scatter by 10 to 20 % on a shared GPU. */
-uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns)
-{
-    uint32_t n = BLOCKS;
-
-    if (confirm_once(kind)) {
-        return MOST_BLOCKS;
-    }
-    while (n < MOST_BLOCKS && (n + 2) * block_ns(m, est_ns) <= BLOCKS_NS) {
-        n += 2; /* A B … B A */
-    }
-    return n;
-}
-
-double confirm_sd_of(const struct nt_plan *p, uint32_t point, enum nt_mode m, double gang_sd)
-{
-    double block = p->points[point].pre[m].noise.block_sd;
-    uint32_t blocks = confirm_blocks(CHECK_CLASS, m, plan_default_ns(p, point, m));
-
-    return sqrt(2 * (block * block / blocks + gang_sd * gang_sd));
-}
-
-double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m)
-{
-    return confirm_sd_of(p, point, m, p->points[point].pre[m].gang_sd);
-}
-
-double confirm_beside_ns(enum check kind)
-{
-    static const double PRODUCT_NS = 40e6;
-
-    return kind == CHECK_BUSY ? PRODUCT_NS : 0;
-}
-
-/* What an arm's blocks at one point of a pair take. */
-static double blocks_ns(enum check kind, enum nt_mode m, double est_ns)
-{
-    return confirm_blocks(kind, m, est_ns) * (block_ns(m, est_ns) + confirm_beside_ns(kind));
-}
-
-/* Time that the confirm of a table takes, by guess, before its rows are known: what the search may
- * not use. */
-uint64_t confirm_cost_ns(const struct nt_plan *p)
-{
-    enum { ROWS = 3, OTHERS = 3 }; /* rows as there often are; sizes of an untuned collective */
-    double pair = (double)p->start_ns * 1.5;
-    double mid = plan_default_ns(p, p->npoints / 2, p->modes[0]), arms = 2;
-
-    for (uint32_t i = 0; i < p->npoints; i++) {
-        for (uint32_t k = 0; k < p->nmodes; k++) {
-            /* About as much again for edges. */
-            pair +=
-                arms * 2 * blocks_ns(CHECK_CLASS, p->modes[k], plan_default_ns(p, i, p->modes[k]));
-        }
-    }
-    if (p->spec.extra_guards) {
-        pair += ROWS * arms * blocks_ns(CHECK_OFF, p->modes[0], mid);
-        pair += ROWS * arms * blocks_ns(CHECK_BUSY, p->modes[0], mid);
-        pair += ROWS * arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
-    }
-    for (int coll = 0; coll < NT_TUNER_COLLS && p->spec.nsettings > 1; coll++) {
-        pair += p->spec.extra_guards && !p->spec.colls[coll]
-                    ? OTHERS * arms * blocks_ns(CHECK_OTHER, NT_EAGER, 2 * mid)
-                    : 0;
-    }
-    if (p->spec.extra_guards && p->spec.nsettings > 1) {
-        pair += arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
-    }
-    return (uint64_t)(pair * p->spec.pairs);
 }
 
 void confirm_free(struct nt_plan *p)
@@ -389,27 +304,13 @@ static void add_points(struct nt_plan *p)
     }
 }
 
-/* The same when all points are known. */
-static double exact_cost_ns(const struct nt_plan *p)
-{
-    double pair = (double)p->start_ns * 1.5;
-    unsigned baselines = p->spec.as_found[0] != '\0' ? 2 : 1;
-
-    for (size_t i = 0; i < p->confirm.npoints; i++) {
-        const struct check_point *c = &p->confirm.points[i];
-        unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
-        double factor = c->kind == CHECK_GROUP ? 1.5 : nt_case_flags(&c->cs) != 0 ? 2 : 1;
-        pair += arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns);
-    }
-    return pair * p->spec.pairs;
-}
-
 /* With so many pairs more. */
 static bool fits(const struct nt_plan *p, uint32_t pairs)
 {
-    return p->spec.budget_ns == 0 ||
-           (double)plan_used_ns(p) + exact_cost_ns(p) * pairs / p->spec.pairs <=
-               (double)p->spec.budget_ns;
+    return p->spec.budget_ns == 0 || (double)plan_used_ns(p) + confirm_pace(p) *
+                                                                   confirm_exact_ns(p) * pairs /
+                                                                   p->spec.pairs <=
+                                         (double)p->spec.budget_ns;
 }
 
 static void add_points_anew(struct nt_plan *p)
@@ -658,6 +559,7 @@ static void clear_pair(struct nt_plan *p)
 static bool once_more(struct nt_plan *p)
 {
     struct nt_plan_result *r = &p->result;
+    double took;
     size_t n = 0;
 
     if (p->confirm.again || !p->confirm.table || p->settings[p->table_setting].vars[0] == '\0' ||
@@ -675,8 +577,9 @@ static bool once_more(struct nt_plan *p)
     }
     r->nclasses = n;
     r->memory_bytes[NT_ARM_TABLE] = r->first_call_ns[NT_ARM_TABLE] = 0;
+    took = confirm_pace(p);
     confirm_free(p);
-    p->confirm = (struct confirm){.again = true};
+    p->confirm = (struct confirm){.again = true, .pace = took};
     p->kept = (struct kept){0};
     p->table_setting = p->nserved = p->gate_at = 0;
     p->stage = NT_GATE;
@@ -692,6 +595,7 @@ bool confirm_refill(struct nt_plan *p)
         if (!set_up(p)) {
             return false;
         }
+        c->begun_ns = plan_used_ns(p);
         return start_pair(p);
     }
     if (!c->table && !c->fixed) {

@@ -80,6 +80,7 @@ class Cuda:
         out = torch.empty_like(a)
 
         def work():
+            torch.cuda.set_device(self.device)  # a thread begins with device 0: products elsewhere would be waited for by nobody
             stream = torch.cuda.Stream()
             event = torch.cuda.Event()
             with torch.cuda.stream(stream):
