@@ -607,6 +607,29 @@ static void test_budget(void **state)
     }
 }
 
+/* What ends within a budget without one does so with it: the second round of a table whose
+ * variables fell is not refused for want of time that is there. */
+static void test_second_round_within_a_budget(void **state)
+{
+    static const uint64_t driver_ns = 250000; /* a measure */
+    uint64_t whole = 0;
+    (void)state;
+
+    for (unsigned round = 0; round < 2; round++) {
+        struct play p = {.spec = play_spec("256:64M", 2)};
+        (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
+        p.spec.nsettings = 2;
+        p.spec.budget_ns = whole + whole / 20;
+        world_init(&p.w, 2);
+        p.w.factor = wide_costs_groups;
+        play(&p);
+        assert_int_equal(p.rc, 0);
+        rows_alone_are_published(&p);
+        whole = p.w.clock_ns + p.w.measures * driver_ns;
+        play_done(&p);
+    }
+}
+
 /* ------------------------------------------------------------------ nothing to gain */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -701,6 +724,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_second_round_within_a_budget),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_one_hang),
     };

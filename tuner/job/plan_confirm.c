@@ -307,10 +307,9 @@ static void add_points(struct nt_plan *p)
 /* With so many pairs more. */
 static bool fits(const struct nt_plan *p, uint32_t pairs)
 {
-    return p->spec.budget_ns == 0 || (double)plan_used_ns(p) + confirm_pace(p) *
-                                                                   confirm_exact_ns(p) * pairs /
-                                                                   p->spec.pairs <=
-                                         (double)p->spec.budget_ns;
+    double more = confirm_pace(p) * confirm_exact_ns(p) * pairs / p->spec.pairs;
+
+    return p->spec.budget_ns == 0 || (double)plan_used_ns(p) + more <= (double)p->spec.budget_ns;
 }
 
 static void add_points_anew(struct nt_plan *p)
@@ -368,6 +367,22 @@ static void serve(struct nt_plan *p)
     }
 }
 
+/* In a second round: what the first said of its table stands until here, where another is judged in
+ * its place. */
+static void forget_table(struct nt_plan *p)
+{
+    struct nt_plan_result *r = &p->result;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->nclasses; i++) {
+        if (r->classes[i].product != NT_ARM_TABLE) {
+            r->classes[n++] = r->classes[i];
+        }
+    }
+    r->nclasses = n;
+    r->memory_bytes[NT_ARM_TABLE] = r->first_call_ns[NT_ARM_TABLE] = 0;
+}
+
 static bool set_up(struct nt_plan *p)
 {
     struct confirm *c = &p->confirm;
@@ -385,6 +400,15 @@ static bool set_up(struct nt_plan *p)
     }
     add_points(p);
     fit_budget(p);
+    if (c->again && !fits(p, LEAST_PAIRS)) {
+        plan_not_checked(p,
+                         "rows without the table's variables: no time for their confirm within the "
+                         "budget");
+        return false;
+    }
+    if (c->again) {
+        forget_table(p);
+    }
     serve(p);
     return true;
 }
@@ -555,28 +579,20 @@ static void clear_pair(struct nt_plan *p)
 }
 
 /* Variables reach every call, so that a table with them falls as a whole. Its rows alone may stand
- * all the same: they get one round more, from the gate on, when there is time for it. */
+ * all the same: they get one round more, from the gate on. Whether there is time for it is known
+ * when they are composed; that its gangs can be started is looked at here. */
 static bool once_more(struct nt_plan *p)
 {
-    struct nt_plan_result *r = &p->result;
-    double took;
-    size_t n = 0;
+    double starts = LEAST_PAIRS * 1.5 * (double)p->start_ns, took;
 
     if (p->confirm.again || !p->confirm.table || p->settings[p->table_setting].vars[0] == '\0' ||
-        !fits(p, LEAST_PAIRS)) {
+        (p->spec.budget_ns > 0 && (double)plan_used_ns(p) + starts > (double)p->spec.budget_ns)) {
         return false;
     }
     publish_pairs(p);
-    if (r->table_present || p->failed.code != NT_OK) {
+    if (p->result.table_present || p->failed.code != NT_OK) {
         return false;
     }
-    for (size_t i = 0; i < r->nclasses; i++) { /* the other product's stand */
-        if (r->classes[i].product != NT_ARM_TABLE) {
-            r->classes[n++] = r->classes[i];
-        }
-    }
-    r->nclasses = n;
-    r->memory_bytes[NT_ARM_TABLE] = r->first_call_ns[NT_ARM_TABLE] = 0;
     took = confirm_pace(p);
     confirm_free(p);
     p->confirm = (struct confirm){.again = true, .pace = took};

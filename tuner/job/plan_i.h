@@ -484,10 +484,10 @@ bool confirm_once(enum check kind); /* one point of a row, by which all of it st
  * 70 in a graph on one H200 that four ranks share. */
 double confirm_beside_ns(enum check kind);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
-double
-confirm_exact_ns(const struct nt_plan *p); /* of all pairs, by guess: their points are known */
-double
-confirm_pace(const struct nt_plan *p); /* how long pairs took, by what was guessed; 1: none yet */
+/* Of all pairs, by guess, when their points are known. */
+double confirm_exact_ns(const struct nt_plan *p);
+/* How long pairs took, by what was guessed; 1: there was none. */
+double confirm_pace(const struct nt_plan *p);
 /* Starts a pair of these arms in an order by chance, and queues their blocks at all points: points
  * in an order by chance, A B … B A at each. */
 void confirm_start_pair(struct nt_plan *p, enum nt_arm *arms, size_t n, uint32_t npoints,
