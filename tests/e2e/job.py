@@ -17,6 +17,7 @@ class Place:
         self.program = self.build / "tuner/cli/nccltune"
         self.probe = self.build / "tests/e2e/world_probe"
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="nt-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None))
+        self.began = time.time()
         self.tmp = self.root / "t"
         self.tmp.mkdir(mode=0o700)
         self.db = self.root / "a.db"
@@ -67,11 +68,12 @@ class Place:
         return found
 
     def left_behind(self, patience_s=8):
-        """What a job that has ended left: processes (after some patience) and files below TMPDIR."""
+        """What a job that has ended left: processes (after some patience), files below TMPDIR, receipts of its gangs."""
         end = time.monotonic() + patience_s
         while self.processes() and time.monotonic() < end:
             time.sleep(0.05)
-        return [f"process {pid}" for pid in self.processes()] + [str(f) for f in self.tmp.rglob("*")]
+        return [f"process {pid}" for pid in self.processes()] + [str(f) for f in self.tmp.rglob("*")] + [
+            str(f) for f in pathlib.Path(f"/run/nccltune/{os.getuid()}").glob("*.receipt") if f.stat().st_mtime >= self.began and bytes(self.build) in f.read_bytes()]
 
     def sql(self, text, *args):
         with sqlite3.connect(self.db, timeout=10) as db:

@@ -211,6 +211,9 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
         ADD("NCCL_TUNER_PLUGIN=%s", c->c->plugin);
         ADD("NCCLTUNE_PROFILE=%s", c->o->profile_hash);
         ADD("NCCLTUNE_TABLE=%s", c->delivery);
+        if (c->c->remote == NULL) { /* receipts go with the job: these are no workers */
+            ADD("NCCLTUNE_RECEIPTS=%s", c->dir);
+        }
     } else {
         ADD("NCCL_TUNER_PLUGIN=none");
         ADD("NCCLTUNE_DISABLE=1");

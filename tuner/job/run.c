@@ -340,6 +340,9 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
         ADD("NCCL_TUNER_PLUGIN=%s", r->c->plugin);
         ADD("NCCLTUNE_PROFILE=%s", r->delivery_hash);
         ADD("NCCLTUNE_TABLE=%s", r->delivery);
+        if (r->c->remote == NULL) { /* receipts go with the job: these are no workers */
+            ADD("NCCLTUNE_RECEIPTS=%s", r->dir);
+        }
     }
 #undef ADD
     return rc;
