@@ -355,6 +355,7 @@ static const struct machine {
     uint8_t (*start)(const struct nt_plan_gang *g, uint64_t *ret_memory);
     const char *setting, *as_found;
     double tail_share;
+    uint64_t tail_every;
     bool lost_on_delivery; /* row_factor 0 */
     uint64_t max_memory_bytes;
 } machines[] = {
@@ -371,6 +372,10 @@ static const struct machine {
     {.name = "slower in place", .check = no_tree, .factor = tree_slow_in_place},
     {.name = "slower beside compute", .check = no_tree, .factor = tree_slow_beside_compute},
     {.name = "slow tail on the delivery path", .check = nothing_is_published, .tail_share = 0.12},
+    {.name = "slow tail of single noisy gangs",
+     .check = tree_is_published,
+     .tail_share = 0.3,
+     .tail_every = 4},
     {.name = "as found is faster",
      .check = judged_against_as_found,
      .factor = as_found_fast,
@@ -462,6 +467,7 @@ static void test_machine(void **state)
         p.w.fault = m->fault;
         p.w.start = m->start;
         p.w.tail_share = m->tail_share;
+        p.w.tail_every = m->tail_every;
         p.w.row_factor = m->lost_on_delivery ? 0 : 1;
         p.spec.max_memory_bytes = m->max_memory_bytes;
         if (m->setting != NULL) {

@@ -164,6 +164,7 @@ static void time_it(struct world *w, const struct world_call *c, struct nt_plan_
             w->ns[i] *= 6;
         }
         if (w->tail_share > 0 && c->step->arm == NT_ARM_TABLE &&
+            (w->tail_every == 0 || c->step->gang % w->tail_every == 0) &&
             nt_rng_unit(&noise) < w->tail_share) {
             w->ns[i] *= 3;
         }

@@ -25,6 +25,7 @@ struct world {
     struct nt_case other_bits; /* mode and type in which a symmetric window has other bits than
                                   NCCL; type bf16: none */
     double tail_share;         /* of a table arm's iterations that take three times as long */
+    uint64_t tail_every;       /* … in one gang of so many; 0: in all */
     bool no_fp8;               /* NCCL or the device has none */
     uint64_t
         backend_beside_ns; /* what a block of theirs takes beside its calls: looks at its data */

@@ -655,6 +655,7 @@ static void keep_tail(struct nt_plan *p, const struct check_point *c, enum nt_ar
     for (size_t i = 0; i < r->count; i++) {
         grown[row->nnorm[side]++] = (float)(r->ns[i] / c->est_ns);
     }
+    row->ends[side][p->confirm.pair] = row->nnorm[side];
 }
 
 bool confirm_as_asked(const struct nt_executed *x, const struct nt_call *call)

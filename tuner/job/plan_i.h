@@ -118,6 +118,7 @@ struct row { /* before and after the confirm */
     char why[96];
     float *norm[2]; /* normalised samples of default and tuned, for the tail */
     size_t nnorm[2];
+    size_t ends[2][MAX_PAIRS]; /* of each pair's among them */
 };
 
 enum purpose {
