@@ -103,19 +103,19 @@ static const struct field cells_fields[] = {OBJECT(nt_cells, cs, "case", case_fi
                                             MEMBER(nt_cells, cost, K_COST),
                                             MEMBER(nt_cells, asked, K_BOOL),
                                             {0}};
-static const struct field measure_fields[] = {
-    MEMBER(nt_measure, id, K_UINT),
-    OBJECT(nt_measure, cs, "case", case_fields),
-    OBJECT(nt_measure, call, "call", call_fields),
-    MEMBER(nt_measure, warmup, K_UINT),
-    LIMITED(nt_measure, samples, NT_MAX_SAMPLES),
-    MEMBER(nt_measure, inner, K_UINT),
-    LIMITED(nt_measure, verify, NT_VERIFY_BOTH),
-    LIMITED(nt_measure, flags,
-            NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 | NT_M_BARRIER | NT_M_BITS | NT_M_CONTROL |
-                NT_M_OWN),
-    MEMBER(nt_measure, deadline_ms, K_UINT),
-    {0}};
+static const struct field measure_fields[] = {MEMBER(nt_measure, id, K_UINT),
+                                              OBJECT(nt_measure, cs, "case", case_fields),
+                                              OBJECT(nt_measure, call, "call", call_fields),
+                                              MEMBER(nt_measure, warmup, K_UINT),
+                                              LIMITED(nt_measure, samples, NT_MAX_SAMPLES),
+                                              MEMBER(nt_measure, inner, K_UINT),
+                                              LIMITED(nt_measure, verify, NT_VERIFY_BOTH),
+                                              LIMITED(nt_measure, flags,
+                                                      NT_M_READBACK | NT_M_BUSY | NT_M_GROUP8 |
+                                                          NT_M_BARRIER | NT_M_BITS | NT_M_CONTROL |
+                                                          NT_M_OWN),
+                                              MEMBER(nt_measure, deadline_ms, K_UINT),
+                                              {0}};
 static const struct field result_fields[] = {
     MEMBER(nt_result, id, K_UINT),
     NAMED(nt_result, status, K_NAME, nt_status_names),
