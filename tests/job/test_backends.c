@@ -516,7 +516,7 @@ static void test_same_bits_by_mode(void **state)
         enum nt_mode good = modes[1 - i];
         struct play p = job(2, "nccl,nccl-symmetric");
         p.spec.same_bits = true;
-        p.w.other_bits = (struct nt_case){.mode = modes[i], .dtype = NT_FP32};
+        p.w.other_bits = (struct nt_case){.mode = (uint8_t)modes[i], .dtype = NT_FP32};
         run(&p);
         assert_non_null(row_at(&p, 128 << 10, good));
         for (size_t k = 0; k < p.r->nbackend_rows; k++) {

@@ -204,8 +204,10 @@ static void print_rows(const struct nt_profile_product *product)
                      nt_format_bytes(r->min_bytes, lo, sizeof(lo)),
                      nt_format_bytes(r->max_bytes, hi, sizeof(hi)),
                      nt_call_text(&call, text, sizeof(text)));
-        (void)printf(r->executed_channels > 0 ? ", executed on %u channel%s" : "",
-                     r->executed_channels, r->executed_channels == 1 ? "" : "s");
+        if (r->executed_channels > 0) {
+            (void)printf(", executed on %u channel%s", r->executed_channels,
+                         r->executed_channels == 1 ? "" : "s");
+        }
         (void)printf("%s\n", nt_profile_row_keeps(product, r) ? ", kept" : "");
     }
 }
