@@ -1,4 +1,4 @@
-/* process - the text that stands for a process setting. */
+/* process - the texts that stand for a process setting and for what a recording was taken under. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,5 +55,38 @@ void nt_recording_process(const struct nt_var *vars, size_t nvars, const char *f
           by_name); /* NOLINT(bugprone-sizeof-expression): pointers are sorted */
     for (size_t i = 0; i < n; i++) {
         nt_buf_printf(out, "%s%s=%s", i > 0 ? " " : "", kept[i]->name, kept[i]->value);
+    }
+}
+
+/* Variables that forbid NVLink multicast and do nothing else. */
+static bool forbids_multicast(const char *word, size_t n)
+{
+    static const char *const words[] = {"NCCL_NVLS_ENABLE=0", "NVSHMEM_DISABLE_NVLS=1",
+                                        "TORCH_SYMM_MEM_DISABLE_MULTICAST=1"};
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (strlen(words[i]) == n && memcmp(words[i], word, n) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void nt_recording_setup(const struct nt_recording *r, struct nt_buf *out)
+{
+    static const enum nt_fact facts[] = {NT_FACT_RIG, NT_FACT_RANKS, NT_FACT_GPU, NT_FACT_NCCL};
+    bool one_gpu = strncmp(nt_recording_fact(r, NT_FACT_RIG), "mps-", 4) == 0;
+    const char *at = nt_recording_fact(r, NT_FACT_FIXED), *between = "";
+
+    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
+        nt_buf_printf(out, "%s; ", nt_recording_fact(r, facts[i]));
+    }
+    while (*at != '\0') {
+        size_t n = strcspn(at, " ");
+        if (!one_gpu || !forbids_multicast(at, n)) {
+            nt_buf_printf(out, "%s%.*s", between, (int)n, at);
+            between = " ";
+        }
+        at += n + (at[n] == ' ');
     }
 }

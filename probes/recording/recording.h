@@ -110,6 +110,10 @@ NT_MUST_CHECK int nt_recording_parse(const char *text, size_t len, const char *w
 void nt_recording_free(struct nt_recording *r); /* NULL is fine */
 
 const char *nt_recording_fact(const struct nt_recording *r, enum nt_fact f); /* "" if unknown */
+/* What two recordings must have in common for their times to be compared, as one text: "RIG; RANKS;
+ * GPU; NCCL; FIXED". Of FIXED what forbids NVLink multicast is left out where there is none to
+ * forbid: between ranks that share a GPU. */
+void nt_recording_setup(const struct nt_recording *r, struct nt_buf *out);
 size_t nt_recording_blocks(const struct nt_recording *r);
 const struct nt_block *nt_recording_block(const struct nt_recording *r, size_t i);
 size_t nt_recording_gangs(const struct nt_recording *r);

@@ -73,7 +73,19 @@ def main():
         assert not list(folder.glob("*.nctable")), "a refused or static export leaves no delivery file"
         check_files(folder)
         check_words(folder)
+        check_hints(folder)
     print(f"{len(CASES)} command lines")
+
+
+def check_hints(folder):
+    """What fell by a check that this user's programs may not need says how to leave it out."""
+    document = json.loads((folder / "PROFILE").read_text())
+    assert "hint" not in run("show", "PROFILE", cwd=folder).stdout
+    for check, option in (("group of 8 at all_reduce 42K", "--no-groups"), ("beside compute", "--no-overlap")):
+        document["tried"] = [{"setting": "NCCL_MIN_NCHANNELS=32", "why": f"confirmed and withdrawn: not within the guard: {check}"}]
+        (folder / "HINTS").write_text(json.dumps(document))
+        shown = run("show", "HINTS", cwd=folder).stdout
+        assert shown.count("hint: ") == 1 and option in shown, shown
 
 
 def check_words(folder):

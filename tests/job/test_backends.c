@@ -292,6 +292,20 @@ static uint8_t refuses_in_pairs(const struct world_call *c)
     return is_ipc(c) && (c->step->m.flags & NT_M_BUSY) != 0 ? NT_ST_UNAVAILABLE : NT_ST_OK;
 }
 
+/* What cannot run beside compute is not asked to where nothing does. */
+static void test_no_overlap(void **state)
+{
+    (void)state;
+    for (unsigned told = 0; told < 2; told++) {
+        struct play p = job(1, "nccl,ipc");
+        p.spec.no_overlap = told > 0;
+        p.w.fault = refuses_in_pairs;
+        run(&p);
+        assert_int_equal(names(&p, NT_BE_IPC), told > 0);
+        play_done(&p);
+    }
+}
+
 static uint8_t refuses_above_1k(const struct world_call *c)
 {
     return is_ipc(c) && c->step->m.cs.bytes > 1024 ? NT_ST_UNAVAILABLE : NT_ST_OK;
@@ -578,6 +592,7 @@ int main(void)
         cmocka_unit_test(test_a_variant_is_ruled_out_alone),
         cmocka_unit_test(test_within_the_budget),
         cmocka_unit_test(test_the_tail_counts),
+        cmocka_unit_test(test_no_overlap),
         cmocka_unit_test(test_same_bits),
         cmocka_unit_test(test_same_bits_by_mode),
         cmocka_unit_test(test_null),

@@ -636,6 +636,56 @@ static void test_second_round_within_a_budget(void **state)
     }
 }
 
+static uint8_t no_group_is_called(const struct world_call *c)
+{
+    return (c->step->m.flags & NT_M_GROUP8) != 0 ? NT_ST_CRASHED : NT_ST_OK;
+}
+
+/* What costs groups of calls is of no matter where nobody makes them: none is measured, and the
+ * result says so. */
+static void test_no_groups(void **state)
+{
+    struct play p = {.spec = play_spec("256:64M", 2)};
+    bool told = false;
+    (void)state;
+
+    (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
+    p.spec.nsettings = 2;
+    p.spec.no_groups = true;
+    world_init(&p.w, 2);
+    p.w.factor = wide_costs_groups;
+    p.w.fault = no_group_is_called;
+    play(&p);
+    assert_int_equal(p.rc, 0);
+    wide_goes_with_the_table(&p);
+    for (size_t i = 0; i < p.r->nnot_checked; i++) {
+        told = told || strstr(p.r->not_checked[i].text, "--no-groups") != NULL;
+    }
+    assert_true(told);
+    play_done(&p);
+}
+
+/* … and what is slow beside compute, where nothing computes beside a call. */
+static void test_no_overlap(void **state)
+{
+    (void)state;
+    for (unsigned told = 0; told < 2; told++) {
+        struct play p = {.spec = play_spec("256:64M", 3)};
+        bool said = false;
+        p.spec.no_overlap = told > 0;
+        world_init(&p.w, 3);
+        p.w.factor = tree_slow_beside_compute;
+        play(&p);
+        assert_int_equal(p.rc, 0);
+        (told > 0 ? tree_is_published : no_tree)(&p);
+        for (size_t i = 0; i < p.r->nnot_checked; i++) {
+            said = said || strstr(p.r->not_checked[i].text, "--no-overlap") != NULL;
+        }
+        assert_int_equal(said, told > 0);
+        play_done(&p);
+    }
+}
+
 /* ------------------------------------------------------------------ nothing to gain */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -731,6 +781,8 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_second_round_within_a_budget),
+        cmocka_unit_test(test_no_groups),
+        cmocka_unit_test(test_no_overlap),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_one_hang),
     };

@@ -7,8 +7,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-static void judge(const char *path)
+/* Are its picks judged? Not in a recording of two or three gangs, of which too few are left for
+ * that. */
+static bool judge(const char *path)
 {
+    bool judged;
     struct nt_recording *rec = NULL;
     struct truth_config c = {.effort = NT_STANDARD};
     struct truth_sum s = {0}, null = {0};
@@ -23,7 +26,8 @@ static void judge(const char *path)
     if (rc != 0) {
         fail_msg("%s: %s", path, err.msg);
     }
-    if (s.own.cases == 0 || s.false_claims > 0 || s.slower > 0 || null.empty != 1 ||
+    judged = s.own.cases > 0;
+    if ((!judged && s.own.unknown == 0) || s.false_claims > 0 || s.slower > 0 || null.empty != 1 ||
         s.own.gaps * 20 > s.own.cases || expm1(s.own.worst) > 0.03) {
         fail_msg("%s: %u cases, %u gaps, worst %.2f %%, %u false claims, %u slower; %s", path,
                  s.own.cases, s.own.gaps, 100 * expm1(s.own.worst), s.false_claims, s.slower,
@@ -31,11 +35,12 @@ static void judge(const char *path)
                                  : "claims where nothing is to gain");
     }
     nt_recording_free(rec);
+    return judged;
 }
 
 static void test_recordings(void **state)
 {
-    size_t most = SIZE_MAX;
+    size_t most = SIZE_MAX, judged = 0;
     glob_t g;
     (void)state;
 
@@ -45,8 +50,10 @@ static void test_recordings(void **state)
     most = 2; /* some minutes for all of them */
 #endif
     for (size_t i = 0; i < g.gl_pathc && i < most; i++) {
-        judge(g.gl_pathv[i]);
+        judged += judge(g.gl_pathv[i]);
     }
+    assert_true(judged + 2 >=
+                (g.gl_pathc < most ? g.gl_pathc : most)); /* of four ranks, two leases */
     globfree(&g);
 }
 

@@ -201,6 +201,7 @@ static void fill(struct nt_spec *s)
     (void)snprintf(s->as_found, sizeof(s->as_found), "NCCL_ALGO=ring");
     (void)snprintf(s->devices, sizeof(s->devices), "6,7,0,1,2,3");
     s->extra_guards = false;
+    s->no_groups = s->no_overlap = true;
     s->weights[0] = (struct nt_weight){1024, 122.5, NT_ALL_REDUCE, NT_GRAPH};
     s->nweights = 1;
     assert_int_equal(nt_spec_add_sizes(s, "1K:64K,100K", &e), 0);
@@ -239,6 +240,7 @@ static void test_json(void **state)
     assert_string_equal(back.fixed, s.fixed);
     assert_string_equal(back.as_found, s.as_found);
     assert_false(back.extra_guards);
+    assert_true(back.no_groups && back.no_overlap);
     assert_int_equal(back.nweights, 1);
     assert_true(back.weights[0].bytes == 1024 && back.weights[0].calls == 122.5 &&
                 back.weights[0].coll == NT_ALL_REDUCE && back.weights[0].mode == NT_GRAPH);

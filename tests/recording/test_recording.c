@@ -367,12 +367,47 @@ static void test_process_text(void **state)
     nt_buf_done(&b);
 }
 
+/* Hosts that forbid multicast and hosts that do not are the same to ranks that share a GPU. */
+static void test_setup(void **state)
+{
+    static const struct {
+        const char *head, *text;
+    } rows[] = {
+        {"#rig=mps-sockets\n#ranks=4\n#gpu=NVIDIA Q\n#nccl=22809\n",
+         "mps-sockets; 4; NVIDIA Q; 22809; "},
+        {"#rig=mps-sockets\n#ranks=4\n#gpu=NVIDIA Q\n#nccl=22809\n#fixed=NVSHMEM_DISABLE_NVLS=1 "
+         "NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1\n",
+         "mps-sockets; 4; NVIDIA Q; 22809; "},
+        {"#rig=mps-p2p\n#fixed=NCCL_NVLS_ENABLE=0 NCCL_MAX_CTAS=16 NCCL_NVLS_ENABLE=2\n",
+         "mps-p2p; ; ; ; NCCL_MAX_CTAS=16 NCCL_NVLS_ENABLE=2"},
+        {"#rig=nccl\n#fixed=NCCL_NVLS_ENABLE=0\n", "nccl; ; ; ; NCCL_NVLS_ENABLE=0"},
+    };
+    (void)state;
+
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        struct nt_recording *r = NULL;
+        struct nt_err e = {0};
+        struct nt_buf file, got;
+        nt_buf_init(&file, 1000);
+        nt_buf_init(&got, 1000);
+        nt_buf_printf(&file, "%s%s%s", HEAD, rows[i].head, COLUMNS LINE);
+        if (nt_recording_parse(nt_buf_str(&file), file.len, "file", &r, &e) != 0) {
+            fail_msg("%s", e.msg);
+        }
+        nt_recording_setup(r, &got);
+        assert_string_equal(nt_buf_str(&got), rows[i].text);
+        nt_recording_free(r);
+        nt_buf_done(&file);
+        nt_buf_done(&got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),   cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_cut_anywhere), cmocka_unit_test(test_load_is_strict),
         cmocka_unit_test(test_refused),      cmocka_unit_test(test_accepted),
-        cmocka_unit_test(test_process_text)};
+        cmocka_unit_test(test_process_text), cmocka_unit_test(test_setup)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "tuner/base/text.h"
+#include "tuner/cli/hints.h"
 #include "tuner/cli/profile_arg.h"
 
 struct show_args {
@@ -258,7 +259,7 @@ static void print_backend_class(const struct nt_profile_backend_class *c)
         (void)snprintf(gain, sizeof(gain), "%+.1f %% [%.1f, %.1f]", 100 * c->gain,
                        100 * c->interval[0], 100 * c->interval[1]);
     }
-    (void)printf("  %-15s%8s  %-7s%*s %-9s%*s  %-24s%-28s%s%s%s\n", nt_coll_names[c->coll],
+    (void)printf("  %-15s%8s  %-7s%*s %-9s%*s  %-24s%-32s%s%s%s\n", nt_coll_names[c->coll],
                  nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
                  width(rival, 10), rival, c->rival != NULL ? c->rival : "", width(now, 10), now,
                  gain, c->setting, nt_class_verdict_names[c->verdict],
@@ -290,7 +291,7 @@ static void print_backends(const struct nt_profile *p)
         (void)printf("\n");
     }
     if (p->backends.classes.n > 0) {
-        (void)printf("  %-15s%8s  %-7s%10s %-9s%10s  %-24s%-28s%s\n", "collective", "bytes", "mode",
+        (void)printf("  %-15s%8s  %-7s%10s %-9s%10s  %-24s%-32s%s\n", "collective", "bytes", "mode",
                      "best of", "NCCL", "backend", "gain [95 %]", "setting", "verdict");
     }
     for (size_t i = 0; i < p->backends.classes.n; i++) {
@@ -350,6 +351,7 @@ static int run_show(const void *opts, unsigned nargs, char **args, struct nt_err
         print_noteds("not allowed", &p->not_allowed_here);
         print_noteds("inert", &p->inert);
         print_noteds("tried", &p->tried);
+        nt_print_hints(p);
         print_costs(p);
         if (p->delivery.hash != NULL && p->delivery.hash[0] != '\0') {
             (void)printf("delivery     %s\n", p->delivery.file);

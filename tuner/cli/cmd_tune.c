@@ -34,7 +34,7 @@ struct tune_args {
     uint32_t ranks, pairs;
     uint64_t seed, budget_ns, max_memory;
     int64_t resume;
-    bool dry_run, null, quiet, same_bits, if_changed;
+    bool dry_run, null, quiet, same_bits, no_groups, no_overlap, if_changed;
     const char *die_after;
 };
 
@@ -86,6 +86,10 @@ static const struct nt_opt opts[] = {
            "auto for all that the probe measures (default nccl)"),
     NT_OPT(NT_O_FLAG, T, same_bits, "same-bits", 0, NULL,
            "only backends whose results have every bit of NCCL's"),
+    NT_OPT(NT_O_FLAG, T, no_groups, "no-groups", 0, NULL,
+           "no program here calls several collectives as one NCCL group: not checked"),
+    NT_OPT(NT_O_FLAG, T, no_overlap, "no-overlap", 0, NULL,
+           "no program here computes beside its calls: not checked"),
     NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
            "end within this time; refused below the least that works"),
     NT_OPT(NT_O_STRS, T, try, "try", 0, "NAME=A,B",
@@ -427,6 +431,8 @@ static int make_spec(struct tune *t, struct nt_err *err)
     s->ranks = a->ranks;
     s->pairs = a->pairs;
     s->budget_ns = a->budget_ns;
+    s->no_groups = a->no_groups;
+    s->no_overlap = a->no_overlap;
     s->max_memory_bytes = a->max_memory;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
     rc = take_colls(t, err);
@@ -699,6 +705,8 @@ static struct nt_resumed kept_options(const struct tune_args *a)
                                .try = &a->try,
                                .seed = a->seed,
                                .budget_ns = a->budget_ns,
+                               .no_groups = a->no_groups,
+                               .no_overlap = a->no_overlap,
                                .max_memory = a->max_memory,
                                .pairs = a->pairs};
 }

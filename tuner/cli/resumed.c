@@ -96,6 +96,8 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         {"seed", g->seed != usual->seed && g->seed != s->seed},
         {"budget", g->budget_ns != 0 && g->budget_ns != s->budget_ns},
         {"max-memory", g->max_memory != 0 && g->max_memory != s->max_memory_bytes},
+        {"no-groups", g->no_groups && !s->no_groups},
+        {"no-overlap", g->no_overlap && !s->no_overlap},
         {"pairs", g->pairs != 0 && g->pairs != s->pairs},
     };
 

@@ -9,6 +9,7 @@ struct nt_resumed {
     const struct nt_strs *try;
     uint64_t seed, budget_ns, max_memory;
     uint32_t pairs;
+    bool no_groups, no_overlap;
 };
 
 /* NT_E_INVAL with the option that `spec`, the job's own, contradicts. What is as in `usual` counts

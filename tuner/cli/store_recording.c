@@ -102,8 +102,6 @@ int nt_store_import_recording(struct nt_store *s, const struct nt_recording *rec
                               const char *sha256, struct nt_recording_import *ret,
                               struct nt_err *err)
 {
-    static const enum nt_fact facts[] = {NT_FACT_RIG, NT_FACT_RANKS, NT_FACT_GPU, NT_FACT_NCCL,
-                                         NT_FACT_FIXED};
     const char *slash = strrchr(path, '/');
     struct nt_store_import im = {
         .source = slash != NULL ? slash + 1 : path, .sha256 = sha256, .kind = "recording"};
@@ -125,10 +123,8 @@ int nt_store_import_recording(struct nt_store *s, const struct nt_recording *rec
     for (size_t i = 0; rc == 0 && i < cells; i++) {
         add_cell(rec, i, ranks, &rows);
     }
-    for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++) {
-        nt_buf_printf(&setup, "%s%s", i > 0 ? "; " : "recording ",
-                      nt_recording_fact(rec, facts[i]));
-    }
+    nt_buf_puts(&setup, "recording ");
+    nt_recording_setup(rec, &setup);
     nt_json_dump(from, false, &text);
     if (rc == 0 && (setup.failed || text.failed)) {
         rc = nt_fail(err, NT_E_NOMEM, 0, "%s", path);

@@ -1,8 +1,10 @@
 #include "tuner/cli/tune_print.h"
 #include "tuner/base/text.h"
+#include "tuner/cli/hints.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void nt_tune_print_plan(const struct nt_spec *s)
 {
@@ -24,7 +26,12 @@ void nt_tune_print_plan(const struct nt_spec *s)
     for (int i = 0; i < NT_BACKEND_COUNT; i++) {
         (void)printf("%s%s", s->backends[i] ? " " : "", s->backends[i] ? nt_backend_names[i] : "");
     }
-    (void)printf("%s\nsizes     ", s->same_bits ? ", same bits only" : "");
+    (void)printf("%s\n", s->same_bits ? ", same bits only" : "");
+    if (s->no_groups || s->no_overlap) {
+        (void)printf("unchecked %s%s\n", s->no_groups ? " groups" : "",
+                     s->no_overlap ? " overlap" : "");
+    }
+    (void)printf("sizes     ");
     for (size_t i = 0; i < s->nsizes; i++) {
         (void)printf(" %s", nt_format_bytes(s->sizes[i], bytes, sizeof(bytes)));
     }
@@ -111,6 +118,12 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
                      served);
     }
     print_detectable(p);
+    for (size_t i = 0; i < p->tried.n; i++) {
+        if (strstr(p->tried.v[i].why, "withdrawn") != NULL) {
+            (void)printf("%s: %s\n", p->tried.v[i].setting, p->tried.v[i].why);
+        }
+    }
+    nt_print_hints(p);
     for (size_t i = 0; i < p->warnings.n; i++) {
         (void)printf("warning: %s\n", p->warnings.v[i]);
     }

@@ -86,7 +86,9 @@ static void add_checks(struct nt_plan *p, uint32_t point, enum nt_mode m)
             add_check(p, CHECK_OFF, point, m, at + 3 * grain);
         }
     }
-    add_check(p, CHECK_BUSY, point, m, at);
+    if (confirm_overlaps(p)) {
+        add_check(p, CHECK_BUSY, point, m, at);
+    }
 }
 
 /* What the blocks of a check take in one pair; those of backends are looked at before and after. */

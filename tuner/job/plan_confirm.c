@@ -146,13 +146,17 @@ static uint32_t once_at(struct nt_plan *p, uint32_t row, uint32_t first_point)
     return ret;
 }
 
-/* Eight calls in a group, where the job has an eager mode; NULL: it has none. Variables alone are
- * judged by them too. */
+/* Eight calls in a group, where the job has an eager mode and somebody calls so; NULL: not.
+ * Variables alone are judged by them too. */
 static struct check_point *add_group(struct nt_plan *p, const struct nt_case *cs, uint32_t row,
                                      uint32_t point)
 {
     struct check_point *c;
 
+    if (p->spec.no_groups) {
+        plan_not_checked(p, "confirm: calls in groups, of which there are none (--no-groups)");
+        return NULL;
+    }
     if (cs->mode != NT_EAGER) {
         return NULL;
     }
@@ -161,6 +165,14 @@ static struct check_point *add_group(struct nt_plan *p, const struct nt_case *cs
     c->est_ns *= 4;
     c->arms[NT_ARM_STATIC] = p->confirm.fixed;
     return c;
+}
+
+bool confirm_overlaps(struct nt_plan *p)
+{
+    if (p->spec.no_overlap) {
+        plan_not_checked(p, "confirm: beside compute, of which there is none (--no-overlap)");
+    }
+    return !p->spec.no_overlap;
 }
 
 /* Once a row: an odd size, beside a running product, eight calls in a group. */
@@ -181,7 +193,9 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint
         (void)add_check(p, CHECK_OFF, &cs, row, point);
         cs.bytes = p->points[point].bytes;
     }
-    add_check(p, CHECK_BUSY, &cs, row, point)->flags = NT_M_BUSY;
+    if (confirm_overlaps(p)) {
+        add_check(p, CHECK_BUSY, &cs, row, point)->flags = NT_M_BUSY;
+    }
     (void)add_group(p, &cs, row, point);
 }
 

@@ -77,16 +77,18 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
     }
     if (p->spec.extra_guards) {
         pair += ROWS * arms * blocks_ns(CHECK_OFF, p->modes[0], mid);
+    }
+    if (p->spec.extra_guards && !p->spec.no_overlap) {
         pair += ROWS * arms * blocks_ns(CHECK_BUSY, p->modes[0], mid);
-        pair += ROWS * arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
     }
     for (int coll = 0; coll < NT_TUNER_COLLS && p->spec.nsettings > 1; coll++) {
         pair += p->spec.extra_guards && !p->spec.colls[coll]
                     ? OTHERS * arms * blocks_ns(CHECK_OTHER, NT_EAGER, 2 * mid)
                     : 0;
     }
-    if (p->spec.extra_guards && p->spec.nsettings > 1) {
-        pair += arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
+    if (p->spec.extra_guards && !p->spec.no_groups) {
+        unsigned groups = ROWS + (p->spec.nsettings > 1);
+        pair += groups * arms * blocks_ns(CHECK_GROUP, p->modes[0], 8 * mid);
     }
     return (uint64_t)(pair * p->spec.pairs);
 }

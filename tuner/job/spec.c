@@ -245,7 +245,7 @@ static const struct {
     MEMBER(margin, M_DOUBLE),    MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
     MEMBER(fixed, M_TEXT),       MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
     MEMBER(source, M_OPT_TEXT),  MEMBER(probe, M_OPT_TEXT),       MEMBER(same_bits, M_BOOL),
-    MEMBER(devices, M_OPT_TEXT),
+    MEMBER(devices, M_OPT_TEXT), MEMBER(no_groups, M_BOOL),       MEMBER(no_overlap, M_BOOL),
 };
 enum { NMEMBERS = sizeof(members) / sizeof(members[0]) };
 

@@ -56,7 +56,10 @@ struct nt_spec {
     struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
     size_t nweights;                          /* 0: every case weighs the same */
     bool backends[NT_BACKEND_COUNT]; /* raced against NCCL as it is, which is always there */
-    bool same_bits;    /* only backends whose results have the bits of NCCL left alone */
+    bool same_bits; /* only backends whose results have the bits of NCCL left alone */
+    /* What no program here does and is not checked: several collectives as one NCCL group; other
+     * work of the GPU beside a call. */
+    bool no_groups, no_overlap;
     bool extra_guards; /* edges, busy, groups, untuned collectives; a recording may not hold them */
 };
 

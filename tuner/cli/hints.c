@@ -1,0 +1,39 @@
+#include "tuner/cli/hints.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Something fell by this check. */
+static bool fell_by(const struct nt_profile *p, const char *check)
+{
+    for (size_t i = 0; i < p->tried.n; i++) {
+        if (strstr(p->tried.v[i].why, check) != NULL) {
+            return true;
+        }
+    }
+    for (size_t i = 0; i < p->backends.classes.n; i++) {
+        const char *why = p->backends.classes.v[i].why;
+        if (why != NULL && strstr(why, check) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void nt_print_hints(const struct nt_profile *p)
+{
+    static const struct {
+        const char *check, *says;
+    } hints[] = {
+        {"guard: group of 8", "`tune --no-groups`, where no program here calls several collectives "
+                              "as one NCCL group, leaves that check out"},
+        {"guard: beside compute", "`tune --no-overlap`, where no program here computes beside its "
+                                  "calls, leaves that check out"},
+    };
+
+    for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
+        if (fell_by(p, hints[i].check)) {
+            (void)printf("hint: not within the %s: %s\n", hints[i].check, hints[i].says);
+        }
+    }
+}
