@@ -244,6 +244,7 @@ static void test_fit(void **state)
         {.nccl = "2.29.1", .what = "nccl", .stops = true},
         {.nccl = "2.29.1", .despite = "nccl", .what = "nccl"},
         {.driver = "999.1", .what = "driver", .stops = true},
+        {.driver = "13.0", .what = NULL}, /* a recording's: of another kind */
         {.gpu = "Other GPU", .despite = "driver", .what = "gpu", .stops = true},
         {.group = "0000", .despite = "gpu", .what = "identity", .stops = true},
         {.health = "GPU 0: a narrow link", .what = "health", .stops = true},

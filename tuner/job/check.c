@@ -119,13 +119,26 @@ static bool has_word(const char *list, const char *name, const char *value)
     return false;
 }
 
+/* A driver is told by its own version ("580.159.04"), or, of a recording, by the CUDA version that
+ * it is made for ("13.0"): one says nothing of the other. */
+static bool is_of_cuda(const char *driver)
+{
+    return strspn(driver, "0123456789") < 3;
+}
+
+static const char *driver_beside(const char *here, const char *was)
+{
+    return was != NULL && is_of_cuda(here) == is_of_cuda(was) ? here : "";
+}
+
 void nt_check_fit(const struct nt_profile *p, const struct nt_facts *facts, const char *site,
                   const struct nt_strs *despite, struct nt_check_outcome *ret)
 {
     fit_identity(ret, p, facts);
     fit_health(ret, p, facts, despite);
     fit_text(ret, despite, "nccl", "NCCL", p->stack.nccl, facts->nccl);
-    fit_text(ret, despite, "driver", "driver", p->stack.driver, facts->driver);
+    fit_text(ret, despite, "driver", "driver", p->stack.driver,
+             driver_beside(facts->driver, p->stack.driver));
     fit_text(ret, despite, "gpu", "GPU", p->stack.gpu, facts->gpu);
     if (p->stack.framework != NULL && p->stack.framework[0] != '\0' &&
         facts->framework[0] != '\0' && strcmp(p->stack.framework, facts->framework) != 0) {
