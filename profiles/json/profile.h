@@ -29,8 +29,8 @@ extern const char *const nt_product_names[]; /* "static", "table" */
 /* What became of a class. */
 enum nt_class_verdict {
     NT_VD_TUNED,       /* published: faster, and within the guard */
-    NT_VD_KEPT,        /* published: of a collective that was not tuned, which a row keeps as it is
-                          without the product's variables; no gain is claimed */
+    NT_VD_KEPT,        /* published: a row keeps it as it is without the product's variables; no
+                          gain is claimed */
     NT_VD_DEFAULT,     /* NCCL's default is the best found */
     NT_VD_UNDECIDED,   /* a gain could not be proved: back to the default */
     NT_VD_NOISY,       /* too noisy for a verdict: back to the default */

@@ -134,8 +134,8 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
     static const char *const meaning[NT_VD_COUNT] = {
         [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
                          "no check is slower"),
-        [NT_VD_KEPT] = ("not tuned: a row keeps it as it is without the variables, which reach "
-                        "every collective; no slower, and no gain is claimed"),
+        [NT_VD_KEPT] = ("a row keeps it as it is without the variables, which reach every call; no "
+                        "slower, and no gain is claimed"),
         [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
         [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL's choice stays",
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",

@@ -107,8 +107,7 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
         kept += nt_profile_row_keeps(&p->product[NT_TABLE], &p->product[NT_TABLE].rows.v[i]);
     }
     if (kept > 0) {
-        (void)printf(
-            "%zu rows keep calls of other collectives as they are without its variables.\n", kept);
+        (void)printf("%zu rows keep calls as they are without its variables.\n", kept);
     }
     if (p->backends.rows.n > 0) {
         (void)printf("%zu rows name another backend than NCCL as it is.\n", p->backends.rows.n);

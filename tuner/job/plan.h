@@ -99,7 +99,8 @@ struct nt_class_result {
     double p95_ratio;   /* NAN: not enough iterations */
     unsigned pairs;
     bool published; /* stands in the product */
-    bool kept;     /* … by a row that keeps an untuned collective as it was: no gain is claimed */
+    bool kept;     /* … by a row that only keeps it as it was without the table's variables: no gain
+                      is claimed */
     bool unproved; /* it does not, for no other reason than that no gain could be proved */
     char why[96];  /* when not */
 };
@@ -109,7 +110,7 @@ struct nt_row_result {
     struct nt_call call;
     struct nt_executed executed;
     unsigned pairs;
-    bool kept; /* of a collective that was not tuned: what the table's variables made of it */
+    bool kept; /* of an untuned collective, as it was without the table's variables */
 };
 /* Who moves the bytes of one ladder size in one mode, as the pairs judged it. */
 struct nt_backend_class {

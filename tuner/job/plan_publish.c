@@ -301,6 +301,7 @@ static struct part judge_size(struct nt_plan *p, uint32_t row, uint32_t point)
                                         : NULL;
         if (k != NULL) {
             k->published = part.stays;
+            k->kept = part.stays && !gained;
             k->unproved = !part.stays && safe && !p->rows[row].out;
             (void)snprintf(k->why, sizeof(k->why), "%s%s",
                            safe || p->rows[row].out ? "" : "not within the guard: ",
@@ -420,7 +421,7 @@ static void withdraw_table(struct nt_plan *p, const char *why)
     for (size_t i = 0; i < p->result.nclasses; i++) {
         struct nt_class_result *k = &p->result.classes[i];
         if (k->product == NT_ARM_TABLE && (why != NULL || k->published)) {
-            k->published = false;
+            k->published = k->kept = false;
             k->unproved = why == NULL;
             (void)snprintf(k->why, sizeof(k->why), "%s", why != NULL ? why : unproved);
         }
