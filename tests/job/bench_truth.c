@@ -23,7 +23,7 @@ static const double CASES_WITHOUT_GAP = 0.98, WORST_GAP = 0.015, SEARCH_SHARE = 
 struct args {
     uint32_t seeds;
     uint64_t from;
-    bool null, verbose;
+    bool null, verbose, parts;
     const char *effort, *json;
 };
 static const struct args defaults = {.seeds = 20, .from = 1, .effort = "standard"};
@@ -31,6 +31,7 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_U32, args, seeds, "seeds", 's', "N", "jobs of each recording (20)"),
     NT_OPT(NT_O_U64, args, from, "from", 0, "SEED", "first seed (1)"),
     NT_OPT(NT_O_FLAG, args, null, "null", 0, NULL, "every cell draws from the default's samples"),
+    NT_OPT(NT_O_FLAG, args, parts, "parts", 0, NULL, "by collective and mode, too"),
     NT_OPT(NT_O_FLAG, args, verbose, "verbose", 'v', NULL, "each gap, as it is found"),
     NT_OPT(NT_O_STR, args, json, "json", 0, "FILE", "the figures once more, as JSON"),
     {.name = "effort",
@@ -198,6 +199,41 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
     return good;
 }
 
+/* By collective and mode: picks by either judge, claims. */
+static void print_parts(const struct truth_sum *s, bool print, json_t *out)
+{
+    json_t *parts = json_array();
+
+    for (int coll = 0; coll < NT_COLL_COUNT; coll++) {
+        for (int m = 0; m < NT_MODE_COUNT; m++) {
+            const struct truth_part *p = &s->part[coll][m];
+            double own = p->own.cases > 0 ? p->own.cases : 1,
+                   chosen = p->chosen.cases > 0 ? p->chosen.cases : 1;
+            if (p->own.cases + p->own.unknown == 0) {
+                continue;
+            }
+            (void)json_array_append_new(
+                parts,
+                json_pack("{s:s,s:s,s:o,s:o,s:o,s:i,s:i,s:i,s:i}", "collective",
+                          nt_coll_names[coll], "mode", nt_mode_names[m], "own", gaps_json(&p->own),
+                          "chosen", gaps_json(&p->chosen), "other", gaps_json(&p->other), "claims",
+                          (int)p->claims, "false_claims", (int)p->false_claims, "published",
+                          (int)p->published, "slower", (int)p->slower));
+            if (print) {
+                (void)printf("  %-14s %-6s odd gangs: %4u cases, %6.2f %%, worst %.2f %%; even "
+                             "gangs' best: %4u, %6.2f %%, %.2f %%; %u claims, %u false; %u of %u "
+                             "slower\n",
+                             nt_coll_names[coll], nt_mode_names[m], p->own.cases,
+                             100 - 100.0 * p->own.gaps / own, 100 * expm1(p->own.worst),
+                             p->chosen.cases, 100 - 100.0 * p->chosen.gaps / chosen,
+                             100 * expm1(p->chosen.worst), p->claims, p->false_claims, p->slower,
+                             p->published);
+            }
+        }
+    }
+    (void)json_object_set_new(out, "parts", parts);
+}
+
 /* 1: good, 0: out of bounds, < 0: an error. */
 static int judge(const struct args *a, const char *name, const struct nt_recording *rec,
                  const struct nt_recording *other, json_t *out, struct nt_err *err)
@@ -224,6 +260,9 @@ static int judge(const struct args *a, const char *name, const struct nt_recordi
                                                 (int)sum.jobs, "null", (int)a->null, "effort",
                                                 a->effort));
     quiet = print_noisy(&sum, out);
+    if (!a->null) {
+        print_parts(&sum, a->parts, out);
+    }
     return (a->null ? print_null(&sum, out)
                     : print_sum(&sum, &c, &disagreement, grid_ns, tuples, out)) &&
            quiet;

@@ -636,89 +636,6 @@ static void test_second_round_within_a_budget(void **state)
     }
 }
 
-/* More channels cost 4 and 8 KiB, and bring something from there on. */
-static double channels_cost_8k(const struct world_call *c)
-{
-    uint64_t bytes = c->step->m.cs.bytes;
-    return c->x.channels <= 2 ? 1 : bytes < (12 << 10) ? 1.3 : 0.7;
-}
-
-/* A size that pays for the table's variables has a row that gives it back what it was: it is kept,
- * and not called faster. */
-static void test_a_size_is_kept(void **state)
-{
-    unsigned kept = 0;
-    (void)state;
-
-    for (uint64_t seed = 1; seed <= 4; seed++) {
-        struct play p = {.spec = play_spec("256:64M", seed)};
-        (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
-        p.spec.nsettings = 2;
-        world_init(&p.w, seed);
-        p.w.factor = channels_cost_8k;
-        play(&p);
-        assert_int_equal(p.rc, 0);
-        play_never_worse(&p);
-        wide_goes_with_the_table(&p);
-        for (size_t i = 0; i < p.r->nclasses; i++) {
-            const struct nt_class_result *c = &p.r->classes[i];
-            kept += c->cs.bytes == 8 << 10 && c->kept && c->call.channels > 0;
-        }
-        play_done(&p);
-    }
-    assert_int_equal(kept, 4 * 2); /* in both modes */
-}
-
-static uint8_t no_group_is_called(const struct world_call *c)
-{
-    return (c->step->m.flags & NT_M_GROUP8) != 0 ? NT_ST_CRASHED : NT_ST_OK;
-}
-
-/* What costs groups of calls is of no matter where nobody makes them: none is measured, and the
- * result says so. */
-static void test_no_groups(void **state)
-{
-    struct play p = {.spec = play_spec("256:64M", 2)};
-    bool told = false;
-    (void)state;
-
-    (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
-    p.spec.nsettings = 2;
-    p.spec.no_groups = true;
-    world_init(&p.w, 2);
-    p.w.factor = wide_costs_groups;
-    p.w.fault = no_group_is_called;
-    play(&p);
-    assert_int_equal(p.rc, 0);
-    wide_goes_with_the_table(&p);
-    for (size_t i = 0; i < p.r->nnot_checked; i++) {
-        told = told || strstr(p.r->not_checked[i].text, "--no-groups") != NULL;
-    }
-    assert_true(told);
-    play_done(&p);
-}
-
-/* … and what is slow beside compute, where nothing computes beside a call. */
-static void test_no_overlap(void **state)
-{
-    (void)state;
-    for (unsigned told = 0; told < 2; told++) {
-        struct play p = {.spec = play_spec("256:64M", 3)};
-        bool said = false;
-        p.spec.no_overlap = told > 0;
-        world_init(&p.w, 3);
-        p.w.factor = tree_slow_beside_compute;
-        play(&p);
-        assert_int_equal(p.rc, 0);
-        (told > 0 ? tree_is_published : no_tree)(&p);
-        for (size_t i = 0; i < p.r->nnot_checked; i++) {
-            said = said || strstr(p.r->not_checked[i].text, "--no-overlap") != NULL;
-        }
-        assert_int_equal(said, told > 0);
-        play_done(&p);
-    }
-}
-
 /* ------------------------------------------------------------------ nothing to gain */
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
@@ -814,9 +731,6 @@ int main(void)
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_second_round_within_a_budget),
-        cmocka_unit_test(test_a_size_is_kept),
-        cmocka_unit_test(test_no_groups),
-        cmocka_unit_test(test_no_overlap),
         cmocka_unit_test(test_null),
         cmocka_unit_test(test_one_hang),
     };

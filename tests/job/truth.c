@@ -570,6 +570,22 @@ static void judge_chosen(const struct truth_config *c, const struct nt_found *f,
     }
 }
 
+static void add_gaps(struct truth_gaps *to, const struct truth_gaps *g)
+{
+    to->family = g->family;
+    to->cases += g->cases;
+    to->unknown += g->unknown;
+    to->gaps += g->gaps;
+    to->thin += g->thin;
+    to->thin_gaps += g->thin_gaps;
+    to->thin_worst = fmax(to->thin_worst, g->thin_worst);
+    to->worst = fmax(to->worst, g->worst);
+    to->worst_difference = fmax(to->worst_difference, g->worst_difference);
+    to->worst_seen = fmax(to->worst_seen, g->worst_seen);
+    to->sum_difference += g->sum_difference;
+    to->sum_width += g->sum_width;
+}
+
 static void judge_search(const struct truth_config *c, const struct nt_plan *plan,
                          struct truth_sum *sum)
 {
@@ -579,15 +595,23 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
     while (nt_plan_found(plan, family) != NULL) {
         family++;
     }
-    sum->own.family = sum->oracle.family = sum->other.family = family;
+    sum->oracle.family = family;
     for (size_t i = 0; (f = nt_plan_found(plan, i)) != NULL; i++) {
         const struct nt_executed *x = &f->arms[f->pick].executed;
-        judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &sum->own);
+        struct truth_part *part = &sum->part[f->cs.coll][f->cs.mode];
+        struct truth_gaps own = {.family = family}, chosen = own, other = own;
+        judge_pick(c->rec, NT_ODD_GANGS, &f->cs, f->vars, x, c->verbose, &own);
         judge_oracle(c, &f->cs, f->vars, &sum->oracle);
-        judge_chosen(c, f, &sum->chosen);
+        judge_chosen(c, f, &chosen);
         if (c->other != NULL) {
-            judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &sum->other);
+            judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &other);
         }
+        add_gaps(&sum->own, &own);
+        add_gaps(&sum->chosen, &chosen);
+        add_gaps(&sum->other, &other);
+        add_gaps(&part->own, &own);
+        add_gaps(&part->chosen, &chosen);
+        add_gaps(&part->other, &other);
     }
 }
 
@@ -614,7 +638,8 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
         const char *vars = k->product == NT_ARM_TABLE ? r->table_vars : r->static_vars;
         struct level tuned, base;
         struct nt_est e;
-        bool claimed = k->published && k->p <= spec->alpha, told;
+        struct truth_part *part = &sum->part[k->cs.coll][k->cs.mode];
+        bool claimed = k->published && k->p <= spec->alpha, told, wrong, slower;
         if (!k->published) {
             continue;
         }
@@ -626,14 +651,18 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
         e = told ? compare_apart(&tuned, &base, ALPHA) : (struct nt_est){.n = 0};
         sum->published++;
         sum->claims += claimed;
-        if (claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin))) {
-            sum->false_claims += e.n >= TRUTH_JUDGES;
-            sum->thin_claims += e.n < TRUTH_JUDGES;
-            if (c->verbose) {
-                print_claim(k, &e, &tuned, &base);
-            }
+        wrong = claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin));
+        slower = e.n > 0 && e.lo > log(spec->guard);
+        sum->false_claims += wrong && e.n >= TRUTH_JUDGES;
+        sum->thin_claims += wrong && e.n < TRUTH_JUDGES;
+        sum->slower += slower;
+        part->published++;
+        part->claims += claimed;
+        part->false_claims += wrong && e.n >= TRUTH_JUDGES;
+        part->slower += slower;
+        if (wrong && c->verbose) {
+            print_claim(k, &e, &tuned, &base);
         }
-        sum->slower += e.n > 0 && e.lo > log(spec->guard);
     }
 }
 

@@ -37,6 +37,12 @@ struct truth_gaps {
     double sum_difference, sum_width; /* of all cases; width: half of the interval */
 };
 
+/* The same of one collective in one mode. */
+struct truth_part {
+    struct truth_gaps own, chosen, other;
+    unsigned claims, false_claims, published, slower;
+};
+
 struct truth_sum {
     unsigned jobs;
     unsigned noisy;                      /* ended as too noisy, without a profile */
@@ -52,6 +58,7 @@ struct truth_sum {
      * those who judge, so that the plain 95 % interval of the difference holds. The sharp judge:
      * it alone has `thin` cases. */
     struct truth_gaps chosen;
+    struct truth_part part[NT_COLL_COUNT][NT_MODE_COUNT];
 };
 
 /* Plays one job and adds what came of it. That it ends as too noisy is no error. */

@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -480,10 +479,8 @@ static int make_spec(struct tune *t, struct nt_err *err)
 static void on_progress(void *data, const struct nt_job_progress *p)
 {
     struct tune *t = data;
-    char line[256], best[128] = "", left[48] = "", cs[64], call[48], text[24];
     /* A replay without its pauses says nothing about how long it will take. */
     bool paced = t->spec.rig < NT_RIG_RECORDING || strcmp(t->a->pace, "real") == 0;
-    size_t n;
 
     if (strcmp(t->a->progress, "json") == 0) {
         nt_ticket_progress(p, paced);
@@ -492,29 +489,7 @@ static void on_progress(void *data, const struct nt_job_progress *p)
     if (t->a->quiet || (!t->tty && !p->stage_begins)) {
         return;
     }
-    if (p->plan.best_gain > 0.02 && p->plan.stage != NT_PUBLISH) {
-        (void)snprintf(best, sizeof(best), ", up to %.0f %% to be confirmed (%s %s)",
-                       100 * (1 - exp(-p->plan.best_gain)),
-                       nt_case_text(&p->plan.best_case, cs, sizeof(cs)),
-                       nt_call_text(&p->plan.best_call, call, sizeof(call)));
-    }
-    if (paced && p->plan.left_ns > 0) {
-        (void)snprintf(left, sizeof(left), ", about %s left",
-                       nt_format_ns((double)p->plan.left_ns, text, sizeof(text)));
-    }
-    (void)snprintf(line, sizeof(line), "job %lld %s %3.0f %%, %llu trials, %s%s", (long long)p->job,
-                   nt_stage_names[p->plan.stage], 100 * p->plan.done,
-                   (unsigned long long)p->plan.trials,
-                   nt_format_ns((double)p->wall_ns, text, sizeof(text)), left);
-    n = strlen(line) + strlen(best);
-    if (t->tty) {
-        (void)fprintf(stderr, "\r%s%s%*s", line, best,
-                      (int)(t->last_width > n ? t->last_width - n : 0), "");
-        t->last_width = n;
-    } else {
-        (void)fprintf(stderr, "%s%s\n", line, best);
-    }
-    (void)fflush(stderr);
+    t->last_width = nt_tune_print_progress(p, paced, t->tty, t->last_width);
 }
 
 /* ------------------------------------------------------------------ the command */

@@ -6,6 +6,35 @@
 #include <stdio.h>
 #include <string.h>
 
+size_t nt_tune_print_progress(const struct nt_job_progress *p, bool paced, bool tty, size_t before)
+{
+    char line[256], best[128] = "", left[48] = "", cs[64], call[48], text[24];
+    size_t n;
+
+    if (p->plan.best_gain > 0.02 && p->plan.stage != NT_PUBLISH) {
+        (void)snprintf(best, sizeof(best), ", up to %.0f %% to be confirmed (%s %s)",
+                       100 * (1 - exp(-p->plan.best_gain)),
+                       nt_case_text(&p->plan.best_case, cs, sizeof(cs)),
+                       nt_call_text(&p->plan.best_call, call, sizeof(call)));
+    }
+    if (paced && p->plan.left_ns > 0) {
+        (void)snprintf(left, sizeof(left), ", about %s left",
+                       nt_format_ns((double)p->plan.left_ns, text, sizeof(text)));
+    }
+    (void)snprintf(line, sizeof(line), "job %lld %s %3.0f %%, %llu trials, %s%s", (long long)p->job,
+                   nt_stage_names[p->plan.stage], 100 * p->plan.done,
+                   (unsigned long long)p->plan.trials,
+                   nt_format_ns((double)p->wall_ns, text, sizeof(text)), left);
+    n = strlen(line) + strlen(best);
+    if (tty) {
+        (void)fprintf(stderr, "\r%s%s%*s", line, best, (int)(before > n ? before - n : 0), "");
+    } else {
+        (void)fprintf(stderr, "%s%s\n", line, best);
+    }
+    (void)fflush(stderr);
+    return n;
+}
+
 void nt_tune_print_plan(const struct nt_spec *s)
 {
     char bytes[24], text[24];
