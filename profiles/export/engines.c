@@ -115,6 +115,42 @@ static bool asked(const struct nt_profile *p, int backend)
     return false;
 }
 
+static bool begins(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Asked for, and not to be had where this was measured, the engine's package is not there for one:
+ * nothing is known of it. What is noted of a backend that was measured begins with the status that
+ * ruled it out, with its sizes, or is a tie. */
+static bool not_had(const struct nt_profile *p, int backend)
+{
+    for (size_t i = 0; i < p->backends.notes.n; i++) {
+        const struct nt_noted *n = &p->backends.notes.v[i];
+        bool measured =
+            begins(n->why, "at ") || begins(n->why, "from ") || begins(n->why, "a tie:");
+        for (int k = NT_ST_WRONG; k < NT_ST_NOT_RECORDED; k++) {
+            size_t len = strlen(nt_status_names[k]);
+            measured = measured || (begins(n->why, nt_status_names[k]) && n->why[len] == ':');
+        }
+        if (!measured && strcmp(n->setting, nt_backend_names[backend]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool raced(const struct nt_profile *p, int backend)
+{
+    return asked(p, backend) && !not_had(p, backend);
+}
+
+/* A class of the engine's chooses its algorithm by itself: a row of one algorithm is not its. */
+static bool by_algorithm(const struct nt_profile_backend *r)
+{
+    return r->algo >= 0 && strcmp(nt_backends[r->backend].probe, "framework") == 0;
+}
+
 static void add_row(struct form *f, const char *text)
 {
     json_array_append_new(f->rows, json_string(text));
@@ -145,7 +181,7 @@ static void backend_rows(struct form *f)
                    nt_mode_names[r->mode], name, lo, hi, f->engine->name);
             continue;
         }
-        if (r->algo >= 0 && strcmp(nt_backends[r->backend].probe, "framework") == 0) {
+        if (by_algorithm(r)) {
             cannot(f, "%s %s %s, %s to %s: %s's class chooses its algorithm by itself",
                    nt_mode_names[r->mode], name, nt_algo_names[r->algo], lo, hi, f->engine->name);
             continue;
@@ -180,8 +216,9 @@ static size_t run_of(const struct nt_profile_backend_class *const *c, size_t i, 
 }
 
 /* The engine's own choice may be another than NCCL, so it is told where NCCL was the best of all
- * that was raced: from the first to the last of neighbouring sizes, and nothing about sizes beyond.
- * Where the profile does not know, nor can the engine. */
+ * that was raced, if the kernel that both engines take by themselves was: from the first to the
+ * last of neighbouring sizes, and nothing about sizes beyond. Where the profile does not know, nor
+ * can the engine. */
 static void nccl_rows(struct form *f)
 {
     const struct nt_profile *p = f->plan->p;
@@ -239,11 +276,13 @@ static void engine_words(struct form *f)
     for (size_t i = 0; i < f->engine->nways; i++) {
         const struct way *w = &f->engine->ways[i];
         uint64_t largest = 0;
+        bool rows = false;
         char text[128];
         for (size_t r = 0; r < p->backends.rows.n; r++) {
             const struct nt_profile_backend *row = &p->backends.rows.v[r];
-            if (row->backend == w->backend && row->coll == NT_ALL_REDUCE &&
-                row->max_bytes > largest) {
+            bool its = row->backend == w->backend && row->coll == NT_ALL_REDUCE;
+            rows = rows || its;
+            if (its && !by_algorithm(row) && row->max_bytes > largest) {
                 largest = row->max_bytes;
             }
         }
@@ -255,8 +294,13 @@ static void engine_words(struct form *f)
             (void)snprintf(text, sizeof(text), "%s=%" PRIu64, w->size_var, units);
             say(f, text);
         }
-        if (largest == 0 && w->without != NULL && asked(p, w->backend)) {
+        if (!rows && w->without != NULL && raced(p, w->backend)) {
             say(f, w->without);
+        } else if (w->without != NULL && asked(p, w->backend) && !raced(p, w->backend)) {
+            cannot(
+                f,
+                "%s, in any case: not to be had where this was measured; %s takes its own choice",
+                nt_backend_names[w->backend], f->engine->name);
         }
     }
     for (const struct overrule *o = f->engine->overrules; o->name != NULL; o++) {
@@ -271,16 +315,6 @@ static void engine_words(struct form *f)
             }
         }
     }
-}
-
-static bool engine_probed(const struct nt_profile *p)
-{
-    for (int b = 0; b < NT_BACKEND_COUNT; b++) {
-        if (strcmp(nt_backends[b].probe, "framework") == 0 && asked(p, b)) {
-            return true;
-        }
-    }
-    return false;
 }
 
 /* How it is started, for people: the form is for programs. */
@@ -346,13 +380,13 @@ static int engine_form(const struct engine *e, const struct nt_plan *plan, struc
         json_object_set_new(f.env, plan->vars[i].name, json_string(plan->vars[i].value));
     }
     backend_rows(&f);
-    if (engine_probed(p) && p->dtypes.n > 0) {
+    if (raced(p, NT_BE_CUSTOM_ALL_REDUCE) && p->dtypes.n > 0) {
         nccl_rows(&f);
     } else if (p->backends.present) {
         cannot(&f,
-               "where NCCL beats %s's own kernels: none of them was raced, which is what "
-               "`tune --probe nccltune-probe-framework` does",
-               e->name);
+               "where NCCL beats %s's own kernels: its custom all-reduce was not raced, which "
+               "`tune --probe nccltune-probe-framework` does where %s is installed",
+               e->name, e->name);
     }
     engine_words(&f);
     if (json_array_size(f.rows) > 0) {

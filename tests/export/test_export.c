@@ -336,8 +336,49 @@ static void test_rows_for_an_engine(void **state)
             (rows[i].row != NULL ? strstr(nt_buf_str(&r.out), rows[i].row) == NULL
                                  : strstr(nt_buf_str(&r.out), "all_reduce,graph") != NULL) ||
             (strstr(nt_buf_str(&r.out), "NCCLTUNE_BACKENDS_TABLE") != NULL) !=
-                (rows[i].row != NULL)) {
+                (rows[i].row != NULL) ||
+            (rows[i].row == NULL && strstr(nt_buf_str(&r.out), "SYMM_MEM") != NULL)) {
             fail_msg("row %zu: rc %d\n%s\n%s", i, r.rc, nt_buf_str(&r.out), nt_buf_str(&r.notes));
+        }
+        done(&r, p);
+    }
+}
+
+/* What was asked for and not to be had was not measured: the engine keeps its own kernels, and no
+ * row says that NCCL is better than these. What was measured and lost is kept out. */
+static void test_engines_keep_what_nobody_measured(void **state)
+{
+    static const struct {
+        const char *why; /* noted of the custom all-reduce; NULL: nothing */
+        bool kept_out;
+    } rows[] = {
+        {NULL, true},
+        {"custom-allreduce: vllm: ModuleNotFoundError: No module named 'vllm'", false},
+        {"unavailable", false},
+        {"wrong: 3 elements differ", true},
+        {"from 32M to 64M: larger than its buffer", true},
+    };
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(rows); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        const char *why = rows[i / 2].why, *engine = i % 2 == 0 ? "sglang" : "vllm", *form, *said;
+        bool out;
+        struct result r;
+        *(const char **)NT_PROFILE_ADD(p, &p->backends.asked) = "custom-allreduce";
+        p->backends.classes.v[0].verdict = NT_VD_DEFAULT;
+        p->backends.rows.n = 0;
+        if (why != NULL) {
+            *(struct nt_noted *)NT_PROFILE_ADD(p, &p->backends.notes) =
+                (struct nt_noted){.setting = "custom-allreduce", .why = why};
+        }
+        r = run(p, engine, &o);
+        form = nt_buf_str(&r.out), said = nt_buf_str(&r.notes);
+        out = strstr(form, "--disable-custom-all-reduce") != NULL;
+        if (r.rc != 0 || out != rows[i / 2].kept_out || out != (strstr(form, ",nccl,") != NULL) ||
+            out != (strstr(said, "custom all-reduce was not raced") == NULL) ||
+            out != (strstr(said, "custom-allreduce, in any case: not to be had") == NULL)) {
+            fail_msg("%s, %s: rc %d\n%s\n%s", engine, why, r.rc, form, said);
         }
         done(&r, p);
     }
@@ -346,10 +387,15 @@ static void test_rows_for_an_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines_of_each_form), cmocka_unit_test(test_header_says_what_it_is),
-        cmocka_unit_test(test_comments_are_inert), cmocka_unit_test(test_target_release),
-        cmocka_unit_test(test_row_with_chunk),     cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_empty_profile),      cmocka_unit_test(test_rows_for_an_engine),
+        cmocka_unit_test(test_lines_of_each_form),
+        cmocka_unit_test(test_header_says_what_it_is),
+        cmocka_unit_test(test_comments_are_inert),
+        cmocka_unit_test(test_target_release),
+        cmocka_unit_test(test_row_with_chunk),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_empty_profile),
+        cmocka_unit_test(test_rows_for_an_engine),
+        cmocka_unit_test(test_engines_keep_what_nobody_measured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
