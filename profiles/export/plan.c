@@ -139,6 +139,12 @@ int nt_plan_make(struct nt_plan *plan, const struct nt_profile *p,
         if (plan->product == NT_TABLE && p->product[NT_TABLE].rows.n > 0) {
             add_table(plan, format);
         }
+        if (!format->read_by_plugin && p->backends.rows.n > 0) {
+            nt_buf_printf(notes,
+                          "backends: who moves the bytes (%zu row%s) is not in this form; those of "
+                          "sglang and vllm carry it\n",
+                          p->backends.rows.n, p->backends.rows.n == 1 ? "" : "s");
+        }
     }
     return rc;
 }
@@ -219,7 +225,9 @@ void nt_plan_header(const struct nt_plan *plan, const char *mark, struct nt_buf 
         row_comment(plan, &p->product[NT_TABLE].rows.v[i], mark, out);
     }
     if (plan->n == 0 && !plan->table) {
-        comment(out, mark, "no settings: NCCL's defaults are the best found here");
+        comment(out, mark, "no settings: NCCL's defaults are the best found here%s",
+                p->backends.rows.n > 0 ? " of what it can be told; backends are not in this form"
+                                       : "");
     }
 }
 

@@ -71,9 +71,39 @@ def check_recording(p):
         assert not (p.folder / "new.db").exists(), bad  # what cannot begin makes no database
     p.call("merge", "a.db", "--db", "new.db", says="a.db: 1 jobs")
     p.call("check", "p.json", *REC, "--fix", "NCCL_P2P_DISABLE=1", code=2, says="--fix: ")
+    check_unmeasured(p)
     check_site(p)
     view = p.call("query", "--view", "checks", "--format", "json")
     assert json.loads(view) and "was_gain_pct" in view, view
+
+
+def check_unmeasured(p):
+    """What a check does not measure does not hold: rows of backends, and what a recording does not have."""
+    def backends(doc, only):
+        doc["backends"] = {"asked": ["nccl", "ipc"], "peers": [], "notes": [], "same_bits": False, "classes": [
+            {"bytes": 1024, "coll": "all_reduce", "default_ns": 9000, "gain": 0.4, "guard_upper": 0.6, "interval": [0.3, 0.5], "mode": "graph",
+             "ns": 5000, "p_adjusted": 0.0005, "pairs": 12, "rival": "default", "rival_ns": 9000, "setting": "ipc one_shot/push", "verdict": "tuned"}],
+            "rows": [{"algo": "one_shot", "backend": "ipc", "bits": "same", "coll": "all_reduce", "max_bytes": 2048, "min_bytes": 1024,
+                      "mode": "graph", "numerics": "rank-order-fp32", "proto": "push", "serves": ["bf16/out"]}]}
+        if only:
+            doc.pop("delivery")
+            doc["products"]["table"].update(rows=[], classes=[], vars={})
+            doc["products"]["static"].update(classes=[], vars={})
+
+    out = p.call("check", p.change("both.json", lambda d: backends(d, False)), *REC, "--db", "u.db", says="it holds")
+    assert "not checked: 1 row of backends" in out, out
+    out = p.call("check", p.change("only.json", lambda d: backends(d, True)), *REC, "--db", "u.db", code=4, says="cannot tell: no row but")
+    assert "sets nothing" not in out, out
+    assert json.loads(p.call("check", "only.json", *REC, "--db", "u.db", "--format", "json", code=4))["verdict"] == "cannot tell"
+
+    def gather(doc):
+        table = doc["products"]["table"]
+        doc.pop("delivery")
+        table["rows"].append({**table["rows"][0], "coll": "all_gather", "algo": "ring", "proto": "simple"})
+        table["classes"] += [{**c, "coll": "all_gather"} for c in table["classes"]]
+
+    out = p.call("check", p.change("gather.json", gather), *REC, "--db", "u.db", code=4, says="not all rows were measured")
+    assert "too noisy" not in out, out
 
 
 def check_site(p):

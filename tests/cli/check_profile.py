@@ -74,6 +74,7 @@ def main():
         check_files(folder)
         check_words(folder)
         check_hints(folder)
+        check_backends(folder)
     print(f"{len(CASES)} command lines")
 
 
@@ -86,6 +87,30 @@ def check_hints(folder):
         (folder / "HINTS").write_text(json.dumps(document))
         shown = run("show", "HINTS", cwd=folder).stdout
         assert shown.count("hint: ") == 1 and option in shown, shown
+
+
+def check_backends(folder):
+    """A form that cannot carry the rows of backends says so, and nothing calls a profile of such rows alone empty."""
+    document = json.loads((folder / "PROFILE").read_text())
+    for form in ("env", "tuner-csv", "k8s", "ray", "json"):
+        got = run("export", "PROFILE", "--format", form, "--dir", ".", cwd=folder)
+        assert got.returncode == 0 and "backends: who moves the bytes (1 row) is not in this form" in got.stderr, got
+    assert "is not in this form" not in run("export", "PROFILE", "--format", "vllm", "--dir", ".", cwd=folder).stderr
+    for file in (*folder.glob("*.nctable"), *folder.glob("*.backends.json")):
+        file.unlink()
+    document.pop("delivery")
+    for product in document["products"].values():
+        product.update(classes=[], vars={})
+    document["products"]["table"]["rows"] = []
+    (folder / "ALONE").write_text(json.dumps(document))
+    got = run("export", "ALONE", cwd=folder)
+    assert "of what it can be told; backends are not in this form" in got.stdout, got
+    document["products"]["table"]["classes"] = [{"bytes": 1024, "coll": "all_reduce", "mode": "graph", "default_ns": 9000, "pairs": 0, "rejected": [],
+                                                 "runners_up": [], "setting": "default", "verdict": "default"}]
+    (folder / "ALONE").write_text(json.dumps(document))
+    page = run("report", "ALONE", "--out", "-", cwd=folder)
+    assert page.returncode == 0 and "who else moves the bytes faster is below" in page.stdout, page.stderr
+    assert "the profile is empty" not in page.stdout
 
 
 def check_words(folder):

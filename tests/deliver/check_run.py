@@ -55,6 +55,13 @@ class Case(unittest.TestCase):
         p["backends"]["asked"].append("torch-symm-mem")
         self.profile.write_text(json.dumps(p))
 
+    def only_backends(self):
+        p = json.loads(self.profile.read_text())
+        p.pop("delivery")
+        for product in p["products"].values():
+            product.update(rows=[], classes=[], vars={}) if "rows" in product else product.update(classes=[], vars={})
+        self.profile.write_text(json.dumps(p))
+
     def call(self, *args, rc=0, **env):
         r = subprocess.run([NCCLTUNE, *map(str, args)], env={**self.env, **env}, capture_output=True, text=True,
                            timeout=60, check=False)
@@ -186,6 +193,12 @@ class Run(Case):
         self.assertIn("already names other backends", r.stderr)
         self.assertIn("--enable-torch-symm-mem", run("--engine", "sglang").stderr)
         self.assertNotIn("NCCLTUNE_BACKENDS", run().stdout)
+        self.assertIn("who moves the bytes (1 row of backends) is left to the program; --engine", run().stderr)
+        self.assertNotIn("left to the program", run("--engine", "vllm").stderr)
+        self.only_backends()
+        r = run()
+        self.assertIn("nothing is set: what the profile has is about backends", r.stderr)
+        self.assertNotIn("defaults are the best found", r.stderr)
         self.call("run", "--engine", "vllm", "--", "true", rc=2)
         self.call("run", "--engine", "vlm", "--profile", self.profile, "--", "true", rc=2)
 
@@ -418,6 +431,11 @@ class Install(Case):
         self.call("uninstall", "--root", self.root)
         self.assertEqual(self.files(), [str((metadata / "RECORD").relative_to(self.root))])
         self.assertEqual(list(self.root.rglob("nccltune_engines*")), [metadata])  # empty it would be a package still
+        (metadata / "RECORD").unlink()
+        self.only_backends()
+        r = self.install("--active", self.profile, *DESPITE)
+        self.assertIn("nothing is set: what the profile has is about backends", r.stdout)
+        self.assertIn("--engine sglang or vllm tells it", r.stderr)
 
     def test_changed_table_is_noticed(self):
         self.install("--active", self.profile, *DESPITE)

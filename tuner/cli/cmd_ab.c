@@ -17,6 +17,7 @@
 #include "tuner/base/rng.h"
 #include "tuner/base/text.h"
 #include "tuner/cli/ab_child.h"
+#include "tuner/cli/engine_arg.h"
 #include "tuner/deliver/ab.h"
 #include "tuner/deliver/ended.h"
 #include "tuner/deliver/figure.h"
@@ -161,9 +162,9 @@ static int check_profile(const struct ab_args *o, struct nt_err *err)
     }
     product = &p->product[o->run.variables_only ? NT_STATIC : NT_TABLE];
     if (product->present && product->rows.n == 0 && product->vars.n == 0 && o->run.engine == NULL) {
-        rc = nt_fail(err, NT_E_INVAL, 0,
-                     "the profile sets nothing: with it and without it are the same; NCCL's "
-                     "defaults are the best found");
+        rc = nt_fail(err, NT_E_INVAL, 0, "%s: with it and without it are the same%s",
+                     nt_engine_arg_nothing(p),
+                     p->backends.rows.n > 0 ? "; --engine sglang or vllm tells the program" : "");
     }
     nt_profile_free(p);
     return rc;

@@ -89,15 +89,28 @@ static json_t *number(double x)
 
 /* ------------------------------------------------------------------ an outcome */
 
-static const char *verdict_text(const struct nt_check_outcome *o)
+/* What it has is about who moves the bytes, which a check does not measure. */
+static bool only_backends(const struct nt_profile *p, const struct nt_check_outcome *o)
+{
+    return o->nrows == 0 && p->backends.rows.n > 0;
+}
+
+static const char *verdict_text(const struct nt_profile *p, const struct nt_check_outcome *o)
 {
     static const char *const words[NT_CK_COUNT] = {
         [NT_CK_HOLDS] = "it holds",
         [NT_CK_DRIFTED] = "it has drifted: tune anew",
         [NT_CK_CANNOT_TELL] = "cannot tell: too noisy; what would tell is said beside the rows",
         [NT_CK_NOT_MEASURED] = "not measured"};
-    return o->nrows == 0 ? "the profile sets nothing: there is nothing to check"
-                         : words[o->verdict];
+    bool noisy = false;
+    for (size_t i = 0; i < o->nrows; i++) {
+        noisy = noisy || o->rows[i].verdict == NT_CK_CANNOT_TELL;
+    }
+    return only_backends(p, o) ? "cannot tell: no row but those of backends"
+           : o->verdict == NT_CK_CANNOT_TELL && o->nrows > 0 && !noisy
+               ? "cannot tell: not all rows were measured; why not is said beside them"
+           : o->nrows == 0 ? "the profile sets nothing: there is nothing to check"
+                           : words[o->verdict];
 }
 
 static const char *ns_text(const struct nt_est *log_ns, char *out, size_t size)
@@ -179,7 +192,11 @@ static void print_outcome(const struct nt_profile *p, const struct nt_check_outc
         print_controls(o);
         print_moved(o);
     }
-    (void)printf("%s\n", verdict_text(o));
+    if (p->backends.rows.n > 0) {
+        (void)printf("not checked: %zu row%s of backends, which only `tune --backends` measures\n",
+                     p->backends.rows.n, p->backends.rows.n == 1 ? "" : "s");
+    }
+    (void)printf("%s\n", verdict_text(p, o));
 }
 
 static json_t *row_json(const struct nt_check_row *r, const struct nt_check_moves *m)
@@ -241,9 +258,10 @@ static int print_json(const struct nt_profile *p, const struct nt_check_outcome 
     }
     return dump(
         json_pack("{s:s, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:I, s:I, s:s, s:s, s:s}", "verdict",
-                  !fits           ? "does not fit"
-                  : o->nrows == 0 ? "nothing to check"
-                                  : nt_check_verdict_names[o->verdict],
+                  !fits                 ? "does not fit"
+                  : only_backends(p, o) ? nt_check_verdict_names[NT_CK_CANNOT_TELL]
+                  : o->nrows == 0       ? "nothing to check"
+                                        : nt_check_verdict_names[o->verdict],
                   "profile", o->profile_hash, "rig", nt_rig_names[p->rig], "ranks", (int)p->ranks,
                   "pairs", (int)o->pairs, "rows", rows, "control", control, "differs", differs,
                   "check", (json_int_t)o->check, "last_check", (json_int_t)o->last, "nccl",
@@ -253,9 +271,9 @@ static int print_json(const struct nt_profile *p, const struct nt_check_outcome 
 
 /* ------------------------------------------------------------------ measuring */
 
-static int exit_of(const struct nt_check_outcome *o)
+static int exit_of(const struct nt_profile *p, const struct nt_check_outcome *o)
 {
-    switch (o->verdict) {
+    switch (only_backends(p, o) ? NT_CK_CANNOT_TELL : o->verdict) {
     case NT_CK_DRIFTED:
         return -NT_E_NO; /* the text has said it */
     case NT_CK_HOLDS:
@@ -345,7 +363,7 @@ static int measure(const struct check_args *a, const struct nt_profile *p, struc
         } else if (rc == 0) {
             print_outcome(p, &o);
         }
-        rc = rc == 0 ? exit_of(&o) : rc;
+        rc = rc == 0 ? exit_of(p, &o) : rc;
     }
     nt_store_close(store);
     nt_check_outcome_done(&o);
@@ -536,5 +554,5 @@ const struct nt_command nt_cmd_check = {
         "be told is said with what would be needed. Times of default, tuned and control are "
         "held against the profile's and the last check's, so that it is seen which of them moved. "
         "Each check is kept: --view checks.\n\nExit code 0: it holds; 1: a row has drifted; 3: "
-        "machine, health, NCCL or driver are not those of the profile (named); 4: too noisy to "
-        "tell."};
+        "machine, health, NCCL or driver are not those of the profile (named); 4: cannot "
+        "tell: too noisy, or not measured; rows of backends are not."};

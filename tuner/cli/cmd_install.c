@@ -103,7 +103,7 @@ struct plan {
     struct nt_buf loader[LOADER_FILES], engines[ENGINE_FILES], notes, said;
     struct nt_activate active;
     struct nt_engine_arg engine;
-    bool nothing_active; /* the profile sets nothing */
+    const char *nothing_active; /* the profile sets nothing: in words; NULL: it does */
 };
 
 /* ---- the loader ---- */
@@ -319,6 +319,7 @@ static int make_active(const struct install_args *a, const struct nt_profile *p,
         rc = boot_command(a, &command, err);
         o.boot_command = nt_buf_str(&command);
     }
+    nt_engine_arg_unasked(p, a->engine, &plan->notes);
     if (rc == 0 && a->engine != NULL) {
         rc = nt_engine_arg_make(p, a->engine, a->variables_only, NT_ACTIVATE_FOLDER, &plan->engine,
                                 &plan->notes, err);
@@ -333,7 +334,7 @@ static int make_active(const struct install_args *a, const struct nt_profile *p,
     for (size_t i = 0; rc == 0 && i < plan->active.n; i++) {
         plan->file[plan->n++] = plan->active.file[i];
     }
-    plan->nothing_active = rc == 0 && plan->active.n == 0;
+    plan->nothing_active = rc == 0 && plan->active.n == 0 ? nt_engine_arg_nothing(p) : NULL;
     nt_buf_done(&command);
     return rc;
 }
@@ -409,8 +410,8 @@ static int carry_out(const struct install_args *a, const struct nt_install_where
     if (rc == 0) {
         rc = nt_install(w, plan->file, plan->n, &plan->said, err);
     }
-    if (rc == 0 && plan->nothing_active) {
-        nt_buf_puts(&plan->said, "the profile sets nothing: NCCL's defaults are the best found\n");
+    if (rc == 0 && plan->nothing_active != NULL) {
+        nt_buf_printf(&plan->said, "%s\n", plan->nothing_active);
         rc = nt_uninstall(w, "active", NULL, &plan->said, err);
     }
     for (size_t i = 0; rc == 0 && i < a->users.n; i++) {

@@ -73,3 +73,20 @@ void nt_engine_arg_done(struct nt_engine_arg *e)
     json_decref(e->doc);
     *e = (struct nt_engine_arg){.n = 0};
 }
+
+void nt_engine_arg_unasked(const struct nt_profile *p, const char *engine, struct nt_buf *notes)
+{
+    if (engine == NULL && p->backends.rows.n > 0) {
+        nt_buf_printf(
+            notes,
+            "who moves the bytes (%zu row%s of backends) is left to the program; --engine "
+            "sglang or vllm tells it\n",
+            p->backends.rows.n, p->backends.rows.n == 1 ? "" : "s");
+    }
+}
+
+const char *nt_engine_arg_nothing(const struct nt_profile *p)
+{
+    return p->backends.rows.n > 0 ? "nothing is set: what the profile has is about backends"
+                                  : "the profile sets nothing: NCCL's defaults are the best found";
+}

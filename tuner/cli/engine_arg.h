@@ -23,3 +23,9 @@ NT_MUST_CHECK int nt_engine_arg_make(const struct nt_profile *p, const char *eng
                                      struct nt_engine_arg *ret, struct nt_buf *notes,
                                      struct nt_err *err);
 void nt_engine_arg_done(struct nt_engine_arg *e);
+
+/* No engine was named: says what of the profile that leaves out, a line to *notes; nothing where it
+ * is nothing. */
+void nt_engine_arg_unasked(const struct nt_profile *p, const char *engine, struct nt_buf *notes);
+/* … of a profile that tells NCCL nothing. */
+const char *nt_engine_arg_nothing(const struct nt_profile *p);

@@ -214,6 +214,7 @@ static int prepare(struct run *r, struct nt_err *err)
     rc = check_fit(r, err);
     rc = rc == 0 ? write_table(r, product, err) : rc;
     rc = rc == 0 && a->engine != NULL ? write_backends(r, product, err) : rc;
+    nt_engine_arg_unasked(p, a->engine, &r->notes);
     if (rc != 0) {
         return rc;
     }
@@ -265,7 +266,7 @@ static void say(const struct run *r)
     } else if (r->profile == NULL) {
         nt_buf_puts(&line, " no profile");
     } else if (r->apply.n == 0) {
-        nt_buf_puts(&line, " the profile sets nothing: NCCL's defaults are the best found");
+        nt_buf_printf(&line, " %s", nt_engine_arg_nothing(r->profile));
     } else {
         nt_buf_printf(&line, " profile %.12s", r->hash);
     }

@@ -126,7 +126,8 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
         }
     }
     if (n[NT_TABLE] + n[NT_STATIC] == 0) {
-        (void)printf("\nThe defaults win here: an empty profile.\n");
+        (void)printf("\n%s\n", p->backends.rows.n > 0 ? "NCCL's defaults win here."
+                                                      : "The defaults win here: an empty profile.");
     } else {
         (void)printf(
             "\n%zu classes faster by the table, %zu by variables alone; up to %.0f %% less time.\n",

@@ -97,8 +97,10 @@ static void add_summary(const struct nt_report_in *in, struct nt_buf *out)
     }
     nt_buf_puts(out, "</dl>\n<p>");
     nt_buf_puts(out, c.classes == 0 ? "No class was measured."
-                     : c.tuned + c.served == 0
+                     : c.tuned + c.served == 0 && in->profile->backends.rows.n == 0
                          ? "The defaults win here: the profile is empty, and that is a result."
+                     : c.tuned + c.served == 0
+                         ? "NCCL’s defaults win here; who else moves the bytes faster is below."
                          : "Every class that is not published stays with NCCL’s default.");
     nt_buf_puts(out, "</p>\n</section>\n");
 }
