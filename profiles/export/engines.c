@@ -18,7 +18,7 @@ enum { ENGINE_ROWS = 512 };
 struct way {
     uint8_t backend;      /* enum nt_backend */
     const char *with;     /* the profile has rows of it; NULL: it is there by itself */
-    const char *without;  /* it was measured and no row is of it; NULL: it stays off by itself */
+    const char *without;  /* it wins nowhere, see keep_out(); NULL: it stays off by itself */
     const char *size_var; /* largest size that the engine gives it, NULL: none */
     unsigned size_unit;   /* bytes of that variable's unit */
 };
@@ -270,6 +270,39 @@ static void say(struct form *f, const char *what)
     }
 }
 
+/* Is it known at every size, eager and in graphs, what is best of all that was raced? What a check
+ * took away may still be the better of the engine's two choices. */
+static bool all_told(const struct nt_profile *p)
+{
+    for (size_t i = 0; i < p->backends.classes.n; i++) {
+        const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
+        if (c->coll == NT_ALL_REDUCE && c->mode != NT_STREAM && c->verdict != NT_VD_DEFAULT &&
+            c->verdict != NT_VD_TUNED) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The profile has no row of it. Keeping the engine from a backend is a choice, too: only where it
+ * was raced and is known to win nowhere. */
+static void keep_out(struct form *f, const struct way *w)
+{
+    const char *name = nt_backend_names[w->backend];
+
+    if (!raced(f->plan->p, w->backend)) {
+        cannot(f, "%s, in any case: not to be had where this was measured; %s takes its own choice",
+               name, f->engine->name);
+    } else if (!all_told(f->plan->p)) {
+        cannot(f,
+               "%s, in any case: it has no row, but nor is it known to be slower everywhere; %s "
+               "takes its own choice",
+               name, f->engine->name);
+    } else {
+        say(f, w->without);
+    }
+}
+
 static void engine_words(struct form *f)
 {
     const struct nt_profile *p = f->plan->p;
@@ -294,13 +327,8 @@ static void engine_words(struct form *f)
             (void)snprintf(text, sizeof(text), "%s=%" PRIu64, w->size_var, units);
             say(f, text);
         }
-        if (!rows && w->without != NULL && raced(p, w->backend)) {
-            say(f, w->without);
-        } else if (w->without != NULL && asked(p, w->backend) && !raced(p, w->backend)) {
-            cannot(
-                f,
-                "%s, in any case: not to be had where this was measured; %s takes its own choice",
-                nt_backend_names[w->backend], f->engine->name);
+        if (!rows && w->without != NULL && asked(p, w->backend)) {
+            keep_out(f, w);
         }
     }
     for (const struct overrule *o = f->engine->overrules; o->name != NULL; o++) {

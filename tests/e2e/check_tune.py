@@ -569,7 +569,7 @@ def part_kept(build, check):
         check.that(all(c["bytes"] == 512 << 10 and "p_adjusted" not in c for c in kept), "classes:", kept)
         check.that(any(c["verdict"] == "tuned" and c["gain"] > 0.05 for c in table["classes"]), "no gain:", table["classes"])
         check.ends("show", p.run("show", p.out), 0, "ring/simple/2, executed on 2 channels, kept")
-        check.ends("show", p.run("show", p.out), 0, "kept: not tuned: a row keeps it as it is without the variables")
+        check.ends("show", p.run("show", p.out), 0, "kept: a row keeps it as it is without the variables")
         check.ends("decide", p.run("decide", p.out, "--collective", "reduce", "--bytes", "512K"), 0, "keeps the call as it is without the variables")
         check.ends("export", p.run("export", p.out, "--format", "env"), 0, "kept as it is without the variables")
         check.ends("report", p.run("report", p.out, "--out", p.root / "r.html"), 0)

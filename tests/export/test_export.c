@@ -384,6 +384,29 @@ static void test_engines_keep_what_nobody_measured(void **state)
     }
 }
 
+/* What a check took away, or could not be proved, may still be the better of the engine's two. */
+static void test_what_could_not_be_told_is_not_kept_out(void **state)
+{
+    static const int verdicts[] = {NT_VD_DEFAULT, NT_VD_GUARD, NT_VD_UNDECIDED, NT_VD_NOISY};
+    (void)state;
+    for (size_t i = 0; i < 2 * COUNT(verdicts); i++) {
+        struct nt_profile *p = nt_sample_profile();
+        struct nt_export_options o = DEFAULTS;
+        bool told = verdicts[i / 2] == NT_VD_DEFAULT;
+        struct result r;
+        *(const char **)NT_PROFILE_ADD(p, &p->backends.asked) = "custom-allreduce";
+        p->backends.classes.v[0].verdict = verdicts[i / 2];
+        p->backends.rows.n = 0;
+        r = run(p, i % 2 == 0 ? "sglang" : "vllm", &o);
+        if (r.rc != 0 ||
+            told != (strstr(nt_buf_str(&r.out), "--disable-custom-all-reduce") != NULL) ||
+            told != (strstr(nt_buf_str(&r.notes), "nor is it known to be slower") == NULL)) {
+            fail_msg("%zu: rc %d\n%s\n%s", i, r.rc, nt_buf_str(&r.out), nt_buf_str(&r.notes));
+        }
+        done(&r, p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +419,7 @@ int main(void)
         cmocka_unit_test(test_empty_profile),
         cmocka_unit_test(test_rows_for_an_engine),
         cmocka_unit_test(test_engines_keep_what_nobody_measured),
+        cmocka_unit_test(test_what_could_not_be_told_is_not_kept_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

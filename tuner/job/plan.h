@@ -99,8 +99,8 @@ struct nt_class_result {
     double p95_ratio;   /* NAN: not enough iterations */
     unsigned pairs;
     bool published; /* stands in the product */
-    bool kept;     /* … by a row that only keeps it as it was without the table's variables: no gain
-                      is claimed */
+    bool kept; /* … by a row that only keeps it as it was without the table's variables: no gain
+                  is claimed */
     bool unproved; /* it does not, for no other reason than that no gain could be proved */
     char why[96];  /* when not */
 };
