@@ -28,7 +28,8 @@ static void reason(const struct nt_profile *p, enum nt_product product, int coll
     } else if (c == NULL) {
         (void)snprintf(out, size, "no row, and this collective was not measured");
     } else {
-        (void)snprintf(out, size, "no row covers it; nearest class %s: %s",
+        (void)snprintf(out, size, "no row covers it%s; nearest class %s: %s",
+                       p->product[product].vars.n > 0 ? ": NCCL chooses, under the variables" : "",
                        nt_format_bytes(c->bytes, lo, sizeof(lo)),
                        nt_class_verdict_names[c->verdict]);
     }

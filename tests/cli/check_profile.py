@@ -28,7 +28,7 @@ CASES = [
      ["all_reduce 14K: ring/ll/2", "the row for 8K to 32K bytes", "NCCL_MIN_NCHANNELS=16", "12 pairs"], ""),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "14K", "--mode", "graph"], 0,
      ["gain 25.0 %", "runner-up ring/ll/4", "rejected  tree/ll: slower in eager mode"], ""),
-    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M"], 0, ["all_reduce 1M: default", "no row covers it; nearest class 1M: default"], ""),
+    (["decide", "PROFILE", "-c", "all_reduce", "-b", "1M"], 0, ["all_reduce 1M: default", "no row covers it: NCCL chooses, under the variables; nearest class 1M: default"], ""),
     (["decide", "PROFILE", "-c", "all_reduce", "-b", "64M", "--mode", "stream"], 0, ["evidence  none of mode stream"], ""),
     (["decide", "EMPTY", "-c", "all_reduce", "-b", "1M", "--static"], 0, ["the product sets nothing"], ""),
     (["decide", "PROFILE", "-c", "all_gather", "-b", "1M"], 0, ["all_gather 1M: default", "was not measured"], ""),

@@ -18,7 +18,7 @@ NAME = RECORDING.name.removesuffix(".csv.gz")
 # arguments, exit code, what stdout says, what stderr says
 CASES = [
     (["tune", "--rig", "recording"], 2, [], NAME),
-    (["tune", "--rig", "recording"], 2, [], "which recording? Those that are here: recording:"),
+    (["tune", "--rig", "recording"], 2, [], "recording:nccl-r2-h200-20261129-b\n"),
     (["tune", "--rig", RIG, "--backends", "auto"], 2, [], "a recording or model has only NCCL"),
     (["backup", "copy.db", "--db", "a b.db"], 0, ["copy.db: a copy of "], ""),
     (["report", "mine.json"], 0, ["nccltune-report.html: the page"], ""),

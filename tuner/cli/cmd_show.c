@@ -39,6 +39,15 @@ static void print_vars(const char *title, const struct nt_assigns *vars)
     }
 }
 
+static void print_texts(const char *before, const struct nt_texts *t)
+{
+    (void)printf("%s", before);
+    for (size_t i = 0; i < t->n; i++) {
+        bool in = strcmp(t->v[i], "in") == 0, out = strcmp(t->v[i], "out") == 0;
+        (void)printf("%s %s%s", i > 0 ? "," : "", t->v[i], in ? " place" : out ? " of place" : "");
+    }
+}
+
 static void print_head(const struct nt_profile *p)
 {
     (void)printf("profile    of %s, nccltune %s%s%s\n", known(p->created), known(p->tool),
@@ -54,6 +63,10 @@ static void print_head(const struct nt_profile *p)
     }
     (void)printf("rig        %s%s\n", nt_rig_names[p->rig],
                  p->rig != NT_RIG_NCCL ? " (functional: not a real node)" : "");
+    print_texts("confirmed ", &p->modes);
+    print_texts(";", &p->dtypes);
+    print_texts(";", &p->places);
+    (void)printf("\n");
     for (size_t i = 0; i < p->health.n; i++) {
         (void)printf("health     %s\n", p->health.v[i]);
     }
@@ -112,7 +125,10 @@ static void print_class(const struct nt_profile_class *c, bool found)
                  nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
                  width(a, 10), a, found ? width(b, 10) : 0, b, width(d, 10), d, gain,
                  c->setting != NULL ? c->setting : "", nt_class_verdict_names[c->verdict]);
-    (void)printf(proved_elsewhere(c) ? ", alone p = %.2g\n" : "\n", c->p_adjusted);
+    (void)printf(proved_elsewhere(c)                                      ? ", alone p = %.2g\n"
+                 : c->verdict == NT_VD_UNDECIDED && !isnan(c->p_adjusted) ? ", p = %.2g\n"
+                                                                          : "\n",
+                 c->p_adjusted);
 }
 
 static int by_size(const void *a, const void *b)
@@ -129,7 +145,7 @@ static int by_size(const void *a, const void *b)
 }
 
 /* The words of the last column, as far as they occur. */
-static void print_legend(const struct nt_profile_classes *classes, enum nt_product which)
+static void print_legend(const struct nt_profile_classes *classes, enum nt_product which, bool vars)
 {
     static const char *const meaning[NT_VD_COUNT] = {
         [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
@@ -137,7 +153,7 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
         [NT_VD_KEPT] = ("a row keeps it as it is without the variables, which reach every call; no "
                         "slower, and no gain is claimed"),
         [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
-        [NT_VD_UNDECIDED] = "a gain could not be proved; NCCL's choice stays",
+        [NT_VD_UNDECIDED] = "a gain could not be proved (p of 0.005 would); NCCL's choice stays",
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",
         [NT_VD_GUARD] = "could not be shown to be no slower everywhere; NCCL's choice stays",
         [NT_VD_NOT_CHECKED] = "found by the search, not confirmed; NCCL's choice stays"};
@@ -163,15 +179,17 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
     for (int k = 0; k < NT_VD_COUNT; k++) {
         for (size_t i = 0; i < classes->n; i++) {
             if ((int)classes->v[i].verdict == k) {
-                (void)printf("  %s: %s\n", nt_class_verdict_names[k],
-                             k == NT_VD_TUNED && which == NT_STATIC ? everywhere : meaning[k]);
+                (void)printf("  %s: %s%s\n", nt_class_verdict_names[k],
+                             k == NT_VD_TUNED && which == NT_STATIC ? everywhere : meaning[k],
+                             vars && k > NT_VD_KEPT ? ", under the variables" : "");
                 break;
             }
         }
     }
 }
 
-static void print_classes(const struct nt_profile_classes *classes, enum nt_product which)
+static void print_classes(const struct nt_profile_classes *classes, enum nt_product which,
+                          bool vars)
 {
     const struct nt_profile_class **sorted = calloc(classes->n + 1, sizeof(*sorted));
     bool found = false;
@@ -192,7 +210,7 @@ static void print_classes(const struct nt_profile_classes *classes, enum nt_prod
         print_class(sorted != NULL ? sorted[i] : &classes->v[i], found);
     }
     free(sorted);
-    print_legend(classes, which);
+    print_legend(classes, which, vars);
 }
 
 static void print_rows(const struct nt_profile_product *product)
@@ -216,15 +234,19 @@ static void print_rows(const struct nt_profile_product *product)
 static void print_product(const struct nt_profile *p, enum nt_product which, bool reproduce)
 {
     const struct nt_profile_product *product = &p->product[which];
+    bool of_frameworks = p->stack.framework != NULL && p->stack.framework[0] != '\0';
     if (!product->present) {
         return;
     }
     (void)printf("\nproduct %s%s\n", nt_product_names[which],
-                 product->vars.n + product->rows.n == 0 ? ": the defaults win here" : "");
+                 product->vars.n + product->rows.n > 0 ? ""
+                 : of_frameworks && which == NT_TABLE
+                     ? ": empty; a probe of frameworks asks NCCL for no settings per call"
+                     : ": the defaults win here");
     print_vars("variable", &product->vars);
     print_rows(product);
     if (product->classes.n > 0) {
-        print_classes(&product->classes, which);
+        print_classes(&product->classes, which, product->vars.n > 0);
     }
     for (size_t i = 0; i < product->classes.n && reproduce; i++) {
         const struct nt_profile_class *c = &product->classes.v[i];

@@ -178,6 +178,10 @@ int nt_curves_add_profile(struct nt_curves *c, const char *path, struct nt_err *
             rc = rc == 0 ? add(c, "profile", k->coll, k->mode, p->ranks, &tuned, err) : rc;
         }
     }
+    if (rc == 0 && p->backends.rows.n > 0) {
+        (void)fprintf(stderr, "nccltune: note: the profile's rows of backends other than NCCL are "
+                              "not counted here\n");
+    }
     nt_profile_free(p);
     return rc;
 }

@@ -98,15 +98,20 @@ int nt_where_plugin(const char *kind, char *out, size_t size, struct nt_err *err
 
 #define SUFFIX ".csv.gz"
 
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
 static int fail_recording(const char *name, const char *dir, struct nt_err *err)
 {
-    static char names[32][128]; /* for the message only */
-    const char *list[33] = {NULL};
+    static char names[64][128]; /* for the message only */
+    const char *list[65] = {NULL};
     struct dirent *e;
     size_t n = 0;
     DIR *d = opendir(dir);
 
-    while (d != NULL && n < 32 && (e = readdir(d)) != NULL) {
+    while (d != NULL && n < 64 && (e = readdir(d)) != NULL) {
         size_t len = strlen(e->d_name);
         if (len > strlen(SUFFIX) && len < sizeof(names[0]) &&
             strcmp(e->d_name + len - strlen(SUFFIX), SUFFIX) == 0) {
@@ -119,14 +124,12 @@ static int fail_recording(const char *name, const char *dir, struct nt_err *err)
     if (d != NULL) {
         (void)closedir(d);
     }
+    qsort((void *)list, n, sizeof(list[0]), by_text); /* NOLINT: pointers are sorted */
+    for (size_t i = 0; i < n && name[0] == '\0'; i++) {
+        (void)fprintf(stderr, "recording:%s\n", list[i]);
+    }
     if (n > 0 && name[0] == '\0') {
-        char all[32 * 160];
-        size_t len = 0;
-        for (size_t i = 0; i < n; i++) {
-            len += (size_t)snprintf(all + len, sizeof(all) - len, "%s recording:%s",
-                                    i > 0 ? "," : "", names[i]);
-        }
-        return nt_fail(err, NT_E_INVAL, 0, "which recording? Those that are here:%s", all);
+        return nt_fail(err, NT_E_INVAL, 0, "which recording? Those that are here are named above");
     }
     return n > 0 ? nt_fail_name(err, "recording", name, list)
                  : nt_fail(err, NT_E_INVAL, 0, "no recording '%s', and none is installed", name);

@@ -211,9 +211,9 @@ static void add_class(struct nt_profile *p, const struct nt_plan *plan,
     out->p95_ratio = c->p95_ratio;
     out->detectable = detectable(found_for(plan, &c->cs));
     out->setting = nt_profile_text(
-        p, product != NT_TABLE          ? (r->static_vars[0] != '\0' ? r->static_vars : "static")
-           : c->published && !c->in_row ? "variables alone"
-                                        : nt_call_text(&c->call, text, sizeof(text)));
+        p, product != NT_TABLE ? (r->static_vars[0] != '\0' ? r->static_vars : "static")
+           : !c->in_row && r->table_vars[0] != '\0' ? "variables alone"
+                                                    : nt_call_text(&c->call, text, sizeof(text)));
     add_others(p, out, product == NT_TABLE ? found_for(plan, &c->cs) : NULL, &c->call);
     if (!c->published && c->why[0] != '\0') {
         struct nt_noted *n = NT_PROFILE_ADD(p, &out->rejected);
