@@ -274,14 +274,19 @@ static void say(struct form *f, const char *what)
  * took away may still be the better of the engine's two choices. */
 static bool all_told(const struct nt_profile *p)
 {
+    bool any = false;
+
     for (size_t i = 0; i < p->backends.classes.n; i++) {
         const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
-        if (c->coll == NT_ALL_REDUCE && c->mode != NT_STREAM && c->verdict != NT_VD_DEFAULT &&
-            c->verdict != NT_VD_TUNED) {
+        if (c->coll != NT_ALL_REDUCE || c->mode == NT_STREAM) {
+            continue;
+        }
+        if (c->verdict != NT_VD_DEFAULT && c->verdict != NT_VD_TUNED) {
             return false;
         }
+        any = true;
     }
-    return true;
+    return any;
 }
 
 /* The profile has no row of it. Keeping the engine from a backend is a choice, too: only where it
