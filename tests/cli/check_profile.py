@@ -75,7 +75,18 @@ def main():
         check_words(folder)
         check_hints(folder)
         check_backends(folder)
+        check_kept(folder)
     print(f"{len(CASES)} command lines")
+
+
+def check_kept(folder):
+    """A class that a row only keeps is published: its commands are told, too."""
+    document = json.loads((folder / "PROFILE").read_text())
+    kept = next(c for c in document["products"]["table"]["classes"] if c["bytes"] == 14336 and c["mode"] == "eager")
+    kept["verdict"] = "kept"
+    (folder / "KEPT").write_text(json.dumps(document))
+    one, other = (run("show", f, "--reproduce", cwd=folder).stdout.count("without  mpirun") for f in ("PROFILE", "KEPT"))
+    assert one == other > 1, (one, other)
 
 
 def check_hints(folder):
@@ -87,6 +98,13 @@ def check_hints(folder):
         (folder / "HINTS").write_text(json.dumps(document))
         shown = run("show", "HINTS", cwd=folder).stdout
         assert shown.count("hint: ") == 1 and option in shown, shown
+        document["tried"] = []  # a row falls by them, too
+        fell = next(c for c in document["products"]["table"]["classes"] if c["verdict"] in ("default", "guard"))
+        fell.update(verdict="guard", rejected=[{"setting": "tree/ll", "why": f"not within the guard: {check}"}])
+        (folder / "HINTS").write_text(json.dumps(document))
+        shown = run("show", "HINTS", cwd=folder).stdout
+        assert shown.count("hint: ") == 1 and option in shown, shown
+        fell.update(rejected=[])
 
 
 def check_backends(folder):

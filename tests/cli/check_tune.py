@@ -82,6 +82,9 @@ def check_resume(d, env):
                           ("collectives", "reduce"), ("modes", "graph")):
         code, says = tune(d, env, *REC, *db, "--" + option, other)
         assert code == 2 and f"--{option}: job 1 began with another" in says, (option, code, says)
+    for option in ("--no-groups", "--no-overlap"):
+        code, says = tune(d, env, *REC, *db, option)
+        assert code == 2 and f"{option}: job 1 began with another" in says, (option, code, says)
     assert tune(d, env, *REC, *db, "--collectives", "all_reduce", "--out", "k.json") == (0, "")
     assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
     classes = proved(f"{d}/k.json")["products"]["table"]["classes"]

@@ -53,6 +53,15 @@ def interrupted_job(folder):
     assert shown[head + 1][: shown[head].index("default") + 7].endswith("µs"), shown[head : head + 2]
 
 
+def left_out(folder):
+    """A check that nobody wanted is not one that the recording lacks."""
+    args = ["--sizes", "2M", "--no-groups", "--no-overlap", "--db", "l.db", "--out", "l.json"]
+    subprocess.run([NCCLTUNE, "tune", "-q", "--rig", "recording:nccl-r2-h200-20261129-a", *args], cwd=folder, check=True, capture_output=True)
+    notes = [n for n in json.loads((folder / "l.json").read_text())["not_checked"] if "(--no-" in n["setting"]]
+    assert len(notes) == 2 and all(n["why"] == "not run" for n in notes), notes
+    assert {n["setting"].rsplit("--", 1)[1] for n in notes} == {"no-groups)", "no-overlap)"}, notes
+
+
 def verdicts_agree(folder):
     """What `show` says of a class, and the view of the database: one verdict."""
     for seed in "1", "2":
@@ -71,6 +80,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         interrupted_job(folder)
+        left_out(folder)
         verdicts_agree(folder)
         for args, code, says, complains in CASES:
             r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)

@@ -39,6 +39,25 @@ static void test_rows(void **state)
     assert_true(fabs(rows[0].was + log(1 - p->product[NT_TABLE].classes.v[0].gain)) < 1e-12);
     nt_profile_free(p);
 
+    /* A size that the row only keeps is looked at where there is none that gains. */
+    for (int i = 0; i < 2; i++) {
+        struct nt_profile_class *c;
+        p = nt_sample_profile();
+        c = nt_profile_add_class(p, NT_TABLE);
+        *c = p->product[NT_TABLE].classes.v[0];
+        c->bytes = 8192;
+        c->verdict = NT_VD_KEPT;
+        for (size_t k = 0; i == 1 && k < p->product[NT_TABLE].classes.n; k++) {
+            c = &p->product[NT_TABLE].classes.v[k];
+            c->verdict = c->bytes == 14336 ? NT_VD_KEPT : c->verdict;
+        }
+        assert_int_equal(nt_profile_finish(p, NULL), 0);
+        assert_int_equal(nt_check_rows(p, &product, rows, &n, NULL), 0);
+        assert_int_equal(rows[0].cs.bytes, i == 0 ? 14336 : 8192);
+        assert_true(rows[0].gains == (i == 0));
+        nt_profile_free(p);
+    }
+
     p = nt_sample_empty();
     assert_int_equal(nt_check_rows(p, &product, rows, &n, NULL), 0);
     assert_int_equal(n, 0);

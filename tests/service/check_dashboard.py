@@ -116,14 +116,14 @@ def pure(b):
       const v = (setting, gain) => ({stage: 'race', place: 'out', collective: 'all_reduce', mode: 'eager', bytes: 512, setting,
         default_us: 0.1, tuned_us: 0.1 * (1 - gain), gain_pct: 100 * gain, lo_pct: 0, hi_pct: 0, verdict: 'winner', reason: ''});
       const profile = {products: {table: {classes: [c(1024, 'tuned', {setting: 'a', tuned_ns: 75, gain: 0.25, interval: [0.2, 0.3]}),
-        c(512, 'default')]}, static: {classes: []}}};
+        c(512, 'default'), c(2048, 'kept', {setting: 'k', tuned_ns: 100, gain: 0, interval: [-0.01, 0.01]})]}, static: {classes: []}}};
       const [f] = m.model.figures(profile, [v('default', 0), v('b', -2), v('a', 0.1)], []);
       const s = m.model.series(f), h = m.model.heat(f);
       return {sizes: f.sizes, names: s.map((x) => x.name), tuned: s[1].points[0], rows: h.rows.map((r) => r.setting),
-        taken: h.rows[0].cells.get(1024).gain, best: m.model.summary(profile).best.bytes,
+        taken: h.rows[0].cells.get(1024).gain, kept: [...h.taken.get(2048)], best: m.model.summary(profile).best.bytes,
         none: m.model.figures(null, [], []).length}; })()""")
-    assert made["sizes"] == [512, 1024] and made["names"] == ["default", "profile", "a"], made  # b is too slow to be drawn
-    assert made["rows"] == ["a", "b"] and made["taken"] == 0.25 and made["best"] == 1024 and made["none"] == 0, made
+    assert made["sizes"] == [512, 1024, 2048] and made["kept"] == ["k"] and made["names"] == ["default", "profile", "a"], made  # b is too slow to be drawn
+    assert made["rows"] == ["a", "k", "b"] and made["taken"] == 0.25 and made["best"] == 1024 and made["none"] == 0, made
     assert abs(made["tuned"]["lo"] - 70) < 1e-9 and abs(made["tuned"]["hi"] - 80) < 1e-9, made
 
 

@@ -251,7 +251,7 @@ static void print_product(const struct nt_profile *p, enum nt_product which, boo
     for (size_t i = 0; i < product->classes.n && reproduce; i++) {
         const struct nt_profile_class *c = &product->classes.v[i];
         char bytes[24];
-        if (c->verdict == NT_VD_TUNED && c->reproduce.n == 2) {
+        if ((c->verdict == NT_VD_TUNED || c->verdict == NT_VD_KEPT) && c->reproduce.n == 2) {
             (void)printf("\n  %s %s %s\n    without  %s\n    with     %s\n", nt_coll_names[c->coll],
                          nt_format_bytes(c->bytes, bytes, sizeof(bytes)), nt_mode_names[c->mode],
                          c->reproduce.v[0], c->reproduce.v[1]);

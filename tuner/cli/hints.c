@@ -11,6 +11,16 @@ static bool fell_by(const struct nt_profile *p, const char *check)
             return true;
         }
     }
+    for (int k = 0; k < NT_PRODUCT_COUNT; k++) {
+        for (size_t i = 0; i < p->product[k].classes.n; i++) {
+            const struct nt_noteds *out = &p->product[k].classes.v[i].rejected;
+            for (size_t r = 0; r < out->n; r++) {
+                if (strstr(out->v[r].why, check) != NULL) {
+                    return true;
+                }
+            }
+        }
+    }
     for (size_t i = 0; i < p->backends.classes.n; i++) {
         const char *why = p->backends.classes.v[i].why;
         if (why != NULL && strstr(why, check) != NULL) {

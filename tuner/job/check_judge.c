@@ -71,16 +71,21 @@ static bool serves(const struct nt_profile_row *row, const struct nt_profile_cla
            c->bytes >= row->min_bytes && c->bytes <= row->max_bytes;
 }
 
-/* The middle one of the sizes that a row has evidence for: classes of one size differ by mode. */
+/* The middle one of the sizes that a row has evidence for, of those that gain where there are any:
+ * classes of one size differ by mode. */
 static uint64_t inside(const struct nt_profile_classes *all, const struct nt_profile_row *row)
 {
     uint64_t size[NT_CHECK_ROWS];
+    bool gains = false;
     size_t n = 0;
 
+    for (size_t i = 0; i < all->n; i++) {
+        gains = gains || (serves(row, &all->v[i]) && all->v[i].verdict == NT_VD_TUNED);
+    }
     for (size_t i = 0; i < all->n && n < NT_CHECK_ROWS; i++) {
         const struct nt_profile_class *c = &all->v[i];
         size_t k = n;
-        if (!serves(row, c)) {
+        if (!serves(row, c) || (gains && c->verdict != NT_VD_TUNED)) {
             continue;
         }
         while (k > 0 && size[k - 1] >= c->bytes) {

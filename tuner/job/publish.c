@@ -403,10 +403,12 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
     }
     for (size_t i = 0; i < r->nnot_checked; i++) {
         struct nt_noted *n = NT_PROFILE_ADD(p, &p->not_checked);
-        *n = (struct nt_noted){
-            .setting = nt_profile_text(p, r->not_checked[i].text),
-            .why = spec->rig == NT_RIG_RECORDING ? "the recording does not hold it" : "not run",
-            .memory_bytes = NAN};
+        bool asked = strstr(r->not_checked[i].text, "(--no-") != NULL; /* nobody looked for it */
+        *n = (struct nt_noted){.setting = nt_profile_text(p, r->not_checked[i].text),
+                               .why = spec->rig == NT_RIG_RECORDING && !asked
+                                          ? "the recording does not hold it"
+                                          : "not run",
+                               .memory_bytes = NAN};
     }
     for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
         if (strstr(spec->fixed, forbidden[i].site) != NULL) {

@@ -607,7 +607,8 @@ int nt_section_reproduce(const struct nt_report_in *in, struct nt_buf *out, stru
             const struct nt_profile_class **v = in_order(list);
             for (size_t i = 0; i < list->n; i++) {
                 const struct nt_profile_class *c = v != NULL ? v[i] : &list->v[i];
-                if ((c->verdict == NT_VD_TUNED) == (pass == 0)) {
+                bool published = c->verdict == NT_VD_TUNED || c->verdict == NT_VD_KEPT;
+                if (published == (pass == 0)) {
                     reproduce(c, (enum nt_product)k, out);
                 }
             }

@@ -154,7 +154,7 @@ function runners(figure) {
 
 // Rows of the heat map, best first: {setting, cells: Map(bytes → {gain, lo, hi, ns, …})}, and what the profile took.
 export function heat(figure) {
-  const published = figure.classes.filter((c) => c.verdict === 'tuned');
+  const published = figure.classes.filter((c) => ['tuned', 'kept'].includes(c.verdict));
   const taken = new Map(figure.sizes.map((b) => [b, new Set()]));
   for (const c of published) taken.get(c.bytes).add(named(figure, c.setting));
   for (const c of figure.moved) if (mover(figure, c.bytes) === c) taken.get(c.bytes).add(c.setting);
