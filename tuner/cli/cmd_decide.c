@@ -99,10 +99,41 @@ static void print_backends(const struct nt_profile *p, int coll, uint64_t bytes,
                                 .proto = (int8_t)r->proto,
                                 .channels = (uint16_t)r->blocks,
                                 .backend = (uint8_t)r->backend};
-        (void)printf("  backend   %s in %s mode, bits %s; where the deployment cannot select it, "
-                     "NCCL as above\n",
+        (void)printf("  backend   %s in %s mode, bits %s, for",
                      nt_call_text(&call, text, sizeof(text)), nt_mode_names[m],
                      nt_bits_names[r->bits]);
+        for (size_t i = 0; i < r->serves.n; i++) {
+            (void)printf(" %s", r->serves.v[i]);
+        }
+        (void)printf("; where the deployment cannot select it, NCCL as above\n");
+    }
+}
+
+/* What was measured of backends next to that size, by mode, the rows' and what was turned down. */
+static void print_backend_evidence(const struct nt_profile *p, int coll, uint64_t bytes, int mode)
+{
+    for (int m = 0; m < NT_MODE_COUNT; m++) {
+        const struct nt_profile_backend_class *near = NULL;
+        char at[24];
+        for (size_t i = 0; i < p->backends.classes.n && (mode < 0 || mode == m); i++) {
+            const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
+            if (c->coll == coll && c->mode == m &&
+                (near == NULL || fabs(log((double)c->bytes / (double)bytes)) <
+                                     fabs(log((double)near->bytes / (double)bytes)))) {
+                near = c;
+            }
+        }
+        if (near == NULL) {
+            continue;
+        }
+        (void)printf("  backends  %s %s %s: %s %s", nt_coll_names[coll],
+                     nt_format_bytes(near->bytes, at, sizeof(at)), nt_mode_names[m], near->setting,
+                     nt_class_verdict_names[near->verdict]);
+        if (!isnan(near->gain)) {
+            (void)printf(", gain %.1f %%", 100 * near->gain);
+        }
+        (void)printf("%s%s\n", near->why != NULL && near->why[0] != '\0' ? "; " : "",
+                     near->why != NULL ? near->why : "");
     }
 }
 
@@ -140,9 +171,14 @@ static int run_decide(const void *opts, unsigned nargs, char **args, struct nt_e
         if (d.evidence == NULL && mode >= 0) {
             (void)printf("  evidence  none of mode %s\n", nt_mode_names[mode]);
         }
-        if (d.evidence != NULL) {
-            print_class(d.evidence, d.setting);
+        for (int m = 0; m < NT_MODE_COUNT; m++) { /* the nearest size of each mode */
+            const struct nt_profile_class *c =
+                mode < 0 || mode == m ? nt_profile_evidence(p, product, coll, a->bytes, m) : NULL;
+            if (c != NULL) {
+                print_class(c, d.setting);
+            }
         }
+        print_backend_evidence(p, coll, a->bytes, mode);
     }
     nt_profile_free(p);
     return rc;

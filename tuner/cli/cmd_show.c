@@ -242,6 +242,8 @@ static void print_product(const struct nt_profile *p, enum nt_product which, boo
                  product->vars.n + product->rows.n > 0 ? ""
                  : of_frameworks && which == NT_TABLE
                      ? ": empty; a probe of frameworks asks NCCL for no settings per call"
+                 : which == NT_STATIC && p->product[NT_TABLE].vars.n > 0
+                     ? ": no variables without rows were found faster and nowhere slower"
                      : ": the defaults win here");
     print_vars("variable", &product->vars);
     print_rows(product);
