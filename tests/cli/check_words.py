@@ -53,6 +53,16 @@ def interrupted_job(folder):
     assert shown[head + 1][: shown[head].index("default") + 7].endswith("µs"), shown[head : head + 2]
 
 
+def one_gang(folder):
+    """How gangs differ is not known of recordings that have one of a tuple each: not that they do not differ."""
+    args = [f"mps-sockets-r2-h200-20261130-{lease}" for lease in "de"]
+    subprocess.run([NCCLTUNE, "import", "recording", *args, "--db", "g.db"], cwd=folder, check=True, capture_output=True)
+    counts = "SELECT sum(gangs = 2 AND between_gangs_pct IS NULL) > 0, sum(gangs = 2 AND between_gangs_pct IS NOT NULL), " \
+             "sum(gangs > 4 AND between_gangs_pct > 0) > 0 FROM noise"
+    got = subprocess.run([NCCLTUNE, "query", "--db", "g.db", "--format", "csv", counts], cwd=folder, check=True, capture_output=True, text=True)
+    assert got.stdout.splitlines()[-1].strip() == "1,0,1", got.stdout
+
+
 def left_out(folder):
     """A check that nobody wanted is not one that the recording lacks."""
     args = ["--sizes", "2M", "--no-groups", "--no-overlap", "--db", "l.db", "--out", "l.json"]
@@ -81,6 +91,7 @@ def main():
         folder = pathlib.Path(name)
         interrupted_job(folder)
         left_out(folder)
+        one_gang(folder)
         verdicts_agree(folder)
         for args, code, says, complains in CASES:
             r = subprocess.run([NCCLTUNE, *args], capture_output=True, text=True, cwd=folder)

@@ -560,6 +560,7 @@ def part_kept(build, check):
         check.ends("wide-taxes", p.tune(*words), 0, "2 rows keep calls as they are")
         table = profile(p)["products"]["table"]
         check.that(table["vars"] == {"NCCL_MIN_NCHANNELS": "16"}, "variables:", table["vars"])
+        check.that(not profile(p)["first_call"], "first call, of a probe that cannot tell:", profile(p)["first_call"])
         rows = [r for r in table["rows"] if r["coll"] != "all_reduce"]
         check.that([r["coll"] for r in rows] == ["broadcast", "reduce"], "rows:", rows)
         check.that(all((r["algo"], r["proto"], r["channels"]) == ("ring", "simple", 2) for r in rows), "rows:", rows)

@@ -446,11 +446,17 @@ static void test_noise_and_drift(void **state)
         t.count = 1;
         OK(nt_store_add_trial(s, job, &t, &e));
     }
+    t.seq = 250;
+    t.cs.bytes *= 2;
+    OK(nt_store_add_trial(s, job, &t, &e));
     nt_store_close(s);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM noise WHERE gangs = 2 AND blocks = 8 AND"
                                      " mean_us = 110.0 AND between_gangs_pct = 9.09 AND"
                                      " within_gang_pct = 0.0"),
                      1);
+    assert_int_equal(count_of(p->db, "SELECT count(*) FROM noise WHERE gangs = 1 AND"
+                                     " between_gangs_pct IS NULL"),
+                     1); /* one gang does not differ from itself: that says nothing */
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM drift WHERE blocks = 8 AND"
                                      " first_us = 100.0 AND last_us = 120.0 AND drift_pct = 20.0"),
                      1);

@@ -381,6 +381,12 @@ static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
     }
 }
 
+/* Not every probe can tell it. */
+static double first_call(const struct nt_plan_result *r, enum nt_arm arm)
+{
+    return r->first_call_ns[arm] > 0 ? (double)r->first_call_ns[arm] : NAN;
+}
+
 static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
                       const struct nt_plan_result *r)
 {
@@ -424,9 +430,9 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
         p->memory.table_bytes = r->table_present ? (double)r->memory_bytes[NT_ARM_TABLE] : NAN;
         p->memory.static_bytes = r->static_present ? (double)r->memory_bytes[NT_ARM_STATIC] : NAN;
     }
-    p->first_call.default_ns = (double)r->first_call_ns[NT_ARM_DEFAULT];
-    p->first_call.table_ns = r->table_present ? (double)r->first_call_ns[NT_ARM_TABLE] : NAN;
-    p->first_call.static_ns = r->static_present ? (double)r->first_call_ns[NT_ARM_STATIC] : NAN;
+    p->first_call.default_ns = first_call(r, NT_ARM_DEFAULT);
+    p->first_call.table_ns = r->table_present ? first_call(r, NT_ARM_TABLE) : NAN;
+    p->first_call.static_ns = r->static_present ? first_call(r, NT_ARM_STATIC) : NAN;
 }
 
 int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
