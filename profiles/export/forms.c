@@ -148,6 +148,7 @@ int nt_form_csv(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *e
     (void)err;
 
     nt_plan_header(plan, "# ", out);
+    nt_plan_needs(plan, "# ", out);
     nt_buf_puts(out, "# collective,minBytes,maxBytes,algorithm,protocol,channels,nNodes,nRanks,"
                      "numPipeOps,regBuff\n");
     for (size_t i = 0; i < rows->n; i++) {

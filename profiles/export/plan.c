@@ -133,7 +133,9 @@ int nt_plan_make(struct nt_plan *plan, const struct nt_profile *p,
         } else {
             for (size_t i = 0; i < p->product[plan->product].vars.n; i++) {
                 note(plan, p->product[plan->product].vars.v[i].name,
-                     "this form carries no variables; env, nccl-conf or k8s do");
+                     "this form carries no variables; env, nccl-conf or k8s do. The rows were "
+                     "measured "
+                     "under it: set it, too, or they are settings that nobody has measured");
             }
         }
         if (plan->product == NT_TABLE && p->product[NT_TABLE].rows.n > 0) {
@@ -228,6 +230,16 @@ void nt_plan_header(const struct nt_plan *plan, const char *mark, struct nt_buf 
         comment(out, mark, "no settings: NCCL's defaults are the best found here%s",
                 p->backends.rows.n > 0 ? " of what it can be told; backends are not in this form"
                                        : "");
+    }
+}
+
+void nt_plan_needs(const struct nt_plan *plan, const char *mark, struct nt_buf *out)
+{
+    const struct nt_assigns *vars = &plan->p->product[plan->product].vars;
+    for (size_t i = 0; i < vars->n; i++) {
+        comment(out, mark,
+                "needs %s %s, which this form cannot set: the rows were measured under it",
+                vars->v[i].name, vars->v[i].value);
     }
 }
 

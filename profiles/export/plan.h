@@ -29,6 +29,8 @@ NT_MUST_CHECK int nt_plan_make(struct nt_plan *plan, const struct nt_profile *p,
 void nt_plan_header(const struct nt_plan *plan, const char *mark, struct nt_buf *out);
 void nt_plan_reason(const struct nt_plan *plan, const char *name, const char *mark,
                     struct nt_buf *out);
+/* Comment lines: the variables that rows in a form without any need. */
+void nt_plan_needs(const struct nt_plan *plan, const char *mark, struct nt_buf *out);
 
 /* Forms that are more than one line a variable. */
 int nt_form_json(const struct nt_plan *plan, struct nt_buf *out, struct nt_err *err);
