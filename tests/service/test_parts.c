@@ -161,6 +161,34 @@ static void test_budget(void **state)
     }
 }
 
+/* What no program of a rig does is not checked by its jobs. */
+static void test_unchecked(void **state)
+{
+    static const struct nt_store_entry e = {.id = 1, .kind = NT_QUEUE_TUNE, .ask = "{}"};
+    static const struct nt_service_options options = {.program = "/x/nccltune"};
+    static struct nt_service s = {.o = &options, .database = "/x/a.db"};
+    static struct nt_config c;
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct nt_command_words words;
+        struct nt_err err = {0};
+        char text[64];
+        int has = 0;
+        (void)snprintf(text, sizeof(text), "[rig a]\nno_groups = %s\nno_overlap = %s\n",
+                       i % 2 != 0 ? "yes" : "no", i / 2 != 0 ? "yes" : "no");
+        nt_config_init(&c);
+        assert_int_equal(nt_config_parse(&c, text, "c", &err), 0);
+        assert_int_equal(nt_command_make(&words, &s, &c.rigs[0], &e, 0, &err), 0);
+        for (size_t k = 0; k < words.n; k++) {
+            has |= strcmp(words.v[k], "--no-groups") == 0    ? 1
+                   : strcmp(words.v[k], "--no-overlap") == 0 ? 2
+                                                             : 0;
+        }
+        assert_int_equal(has, i);
+        nt_command_done(&words);
+    }
+}
+
 static void test_access(void **state)
 {
     static const char tokens[] = "# who\nread 0123456789abcdef grafana\nadmin fedcba9876543210 me\n"
@@ -458,6 +486,7 @@ int main(void)
         cmocka_unit_test(test_routes),       cmocka_unit_test(test_params),
         cmocka_unit_test(test_openapi),      cmocka_unit_test(test_events),
         cmocka_unit_test(test_cache),        cmocka_unit_test(test_headers),
-        cmocka_unit_test(test_turns),        cmocka_unit_test(test_budget)};
+        cmocka_unit_test(test_turns),        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_unchecked)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

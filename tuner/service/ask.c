@@ -144,6 +144,13 @@ static void option(struct nt_command_words *c, const char *name, const char *val
     }
 }
 
+static void flag(struct nt_command_words *c, const char *name, bool value)
+{
+    if (value) {
+        word(c, name, strlen(name));
+    }
+}
+
 static void number_option(struct nt_command_words *c, const char *name, uint64_t value,
                           const char *unit)
 {
@@ -228,6 +235,8 @@ static void tune_words(struct nt_command_words *c, const struct nt_service *s,
     joined(c, "--dtypes", ask, "dtypes", r->dtypes);
     option(c, "--sizes", nt_json_opt_str(ask, "sizes", r->sizes));
     option(c, "--effort", nt_json_opt_str(ask, "effort", r->effort));
+    flag(c, "--no-groups", r->no_groups);
+    flag(c, "--no-overlap", r->no_overlap);
     number_option(c, "--budget",
                   (uint64_t)nt_json_opt_i64(ask, "budget_s", 0) != 0
                       ? (uint64_t)nt_json_opt_i64(ask, "budget_s", 0)

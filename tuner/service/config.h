@@ -24,6 +24,7 @@ struct nt_config_rig {
         env[NT_CONFIG_TEXT];
     char effort[16], pace[16];
     char collectives[128], sizes[256], modes[64], dtypes[64];
+    bool no_groups, no_overlap;
     uint32_t ranks;
     uint64_t budget_ns, check_ns; /* 0: none */
     uint64_t gpu_mask;            /* from gpus: bit per GPU */
