@@ -432,6 +432,7 @@ static void test_noise_and_drift(void **state)
     struct nt_store *s = NULL;
     int64_t setting = 0, job;
     struct nt_store_trial t;
+    const uint32_t alone = 120000;
     struct nt_store_gang g = {.seq = 100, .number = 2, .arm = "search"};
     OK(nt_store_open(p->db, NT_STORE_WRITE, &s, &e));
     job = start_job(s, &setting);
@@ -447,6 +448,7 @@ static void test_noise_and_drift(void **state)
         OK(nt_store_add_trial(s, job, &t, &e));
     }
     t.seq = 250;
+    t.ns = &alone;
     t.cs.bytes *= 2;
     OK(nt_store_add_trial(s, job, &t, &e));
     nt_store_close(s);
