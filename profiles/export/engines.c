@@ -318,9 +318,10 @@ static void engine_words(struct form *f)
         char text[128];
         for (size_t r = 0; r < p->backends.rows.n; r++) {
             const struct nt_profile_backend *row = &p->backends.rows.v[r];
-            bool its = row->backend == w->backend && row->coll == NT_ALL_REDUCE;
-            rows = rows || its;
-            if (its && !by_algorithm(row) && row->max_bytes > largest) {
+            bool its = row->backend == w->backend;
+            rows = rows || its; /* of another collective: no flag may keep that out */
+            if (its && row->coll == NT_ALL_REDUCE && !by_algorithm(row) &&
+                row->max_bytes > largest) {
                 largest = row->max_bytes;
             }
         }

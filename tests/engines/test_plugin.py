@@ -169,7 +169,15 @@ class Tables(unittest.TestCase):
                                                 capture_output=True, text=True, check=True).stdout)
                 self.assertEqual(doc["arguments"], arguments)
                 self.assertEqual({k: v for k, v in doc["env"].items() if k.startswith("VLLM")}, off)
-            profile["backends"].update(asked=["nccl", "ipc"], classes=[{**one, "verdict": "default"}])
+            lost = [{**one, "mode": mode, "verdict": "default"} for mode in ("eager", "graph")]
+            profile["backends"].update(notes=[], rows=[make("all_gather", "graph", 1024, 16384, "nccl-symmetric", "bf16/out")],
+                                       classes=[*lost, {**one, "coll": "all_gather", "bytes": 4096}])
+            p.write_text(json.dumps(profile))
+            doc = json.loads(subprocess.run([build / "tuner/cli/nccltune", "export", p, "--format", "vllm", "--dir", d],
+                                            capture_output=True, text=True, check=True).stdout)
+            self.assertEqual(doc["env"].get("VLLM_ALLREDUCE_USE_SYMM_MEM"), "0")
+            self.assertNotIn("VLLM_USE_NCCL_SYMM_MEM", doc["env"])  # another collective has it
+            profile["backends"].update(rows=[], asked=["nccl", "ipc"], classes=[{**one, "verdict": "default"}])
             p.write_text(json.dumps(profile))
             doc = json.loads(subprocess.run([build / "tuner/cli/nccltune", "export", p, "--format", "vllm", "--dir", d],
                                             capture_output=True, text=True, check=True).stdout)

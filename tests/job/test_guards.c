@@ -106,10 +106,26 @@ static void test_no_overlap(void **state)
     }
 }
 
+/* Said of an empty profile, too, where no row came that far. */
+static void test_left_out_is_said(void **state)
+{
+    struct play p = {.spec = play_spec("1K,64K,1M", 1)};
+    (void)state;
+
+    p.spec.no_groups = p.spec.no_overlap = true;
+    world_init(&p.w, 1);
+    p.w.null = true;
+    play(&p);
+    assert_int_equal(p.rc, 0);
+    assert_int_equal(p.r->nrows, 0);
+    assert_true(says(&p, "--no-groups") && says(&p, "--no-overlap"));
+    play_done(&p);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_size_is_kept),
-                                       cmocka_unit_test(test_no_groups),
-                                       cmocka_unit_test(test_no_overlap)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_size_is_kept), cmocka_unit_test(test_no_groups),
+        cmocka_unit_test(test_no_overlap), cmocka_unit_test(test_left_out_is_said)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void add_checks(struct nt_plan *p, uint32_t point, enum nt_mode m)
             add_check(p, CHECK_OFF, point, m, at + 3 * grain);
         }
     }
-    if (confirm_overlaps(p)) {
+    if (!p->spec.no_overlap) {
         add_check(p, CHECK_BUSY, point, m, at);
     }
 }

@@ -153,11 +153,7 @@ static struct check_point *add_group(struct nt_plan *p, const struct nt_case *cs
 {
     struct check_point *c;
 
-    if (p->spec.no_groups) {
-        plan_not_checked(p, "confirm: calls in groups, of which there are none (--no-groups)");
-        return NULL;
-    }
-    if (cs->mode != NT_EAGER) {
+    if (p->spec.no_groups || cs->mode != NT_EAGER) {
         return NULL;
     }
     c = add_check(p, CHECK_GROUP, cs, row, point);
@@ -165,14 +161,6 @@ static struct check_point *add_group(struct nt_plan *p, const struct nt_case *cs
     c->est_ns *= 4;
     c->arms[NT_ARM_STATIC] = p->confirm.fixed;
     return c;
-}
-
-bool confirm_overlaps(struct nt_plan *p)
-{
-    if (p->spec.no_overlap) {
-        plan_not_checked(p, "confirm: beside compute, of which there is none (--no-overlap)");
-    }
-    return !p->spec.no_overlap;
 }
 
 /* Once a row: an odd size, beside a running product, eight calls in a group. */
@@ -193,7 +181,7 @@ static void add_once(struct nt_plan *p, uint32_t row, uint32_t first_point, uint
         (void)add_check(p, CHECK_OFF, &cs, row, point);
         cs.bytes = p->points[point].bytes;
     }
-    if (confirm_overlaps(p)) {
+    if (!p->spec.no_overlap) {
         add_check(p, CHECK_BUSY, &cs, row, point)->flags = NT_M_BUSY;
     }
     (void)add_group(p, &cs, row, point);

@@ -499,7 +499,6 @@ double confirm_sd(const struct nt_plan *p, uint32_t point, enum nt_mode m);
 /* … and as it were if gangs differed by so much. */
 double confirm_sd_of(const struct nt_plan *p, uint32_t point, enum nt_mode m, double gang_sd);
 void confirm_free(struct nt_plan *p);
-bool confirm_overlaps(struct nt_plan *p); /* is there compute beside calls? notes where not */
 bool confirm_same_work(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm);
 bool confirm_by_tuple(const char *vars);
 bool confirm_as_asked(const struct nt_executed *x, const struct nt_call *call);
