@@ -153,7 +153,11 @@ def check_machine(p):
     d = json.loads(p.call("check", "p.json", "--probe", world[3], "--format", "json"))
     assert d["verdict"] == "holds" and d["control"]["copy"]["ns"] > 0 and d["control"]["launch"]["ns"] > 0, d
     p.call("check", "p.json", "--probe", world[3], says="copies within the device at")
-    p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=wrong-above:0")  # 512K is below
+    # Wrong above 600 KiB. A row is looked at at its middle size, 512K, but where noise gave 1M a row of its own.
+    d = json.loads(p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=wrong-above:0", "--format", "json", code=(0, 1)))
+    looked = {r["bytes"]: r["verdict"] for r in d["rows"]}
+    assert looked and all((v == "holds") == (b < 600 << 10) for b, v in looked.items()), looked
+    assert d["verdict"] == ("drifted" if 1 << 20 in looked else "holds"), d["verdict"]
     p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=crash:0:30")  # another pair in its place
     p.call("check", "p.json", "--probe", world[3], "--env", "WORLD_FAULT=init-error:0", code=3, says="ncclCommInitRank")
     fake, lib = BUILD + "/tests/probe/nccltune-probe-fake", {"NCCLTUNE_NCCL_LIB": BUILD + "/tests/probe/libfakenccl.so"}
