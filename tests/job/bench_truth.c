@@ -90,6 +90,15 @@ static json_t *gaps_json(const struct truth_gaps *g)
                      "mean_half_width", g->sum_width / n);
 }
 
+static json_t *claims_json(const struct truth_claims *c)
+{
+    return json_pack("{s:i,s:i,s:i,s:i,s:i,s:i,s:i,s:i}", "claims", (int)c->claims, "told_claims",
+                     (int)c->told_claims, "false_claims", (int)c->false_claims, "pair_claims",
+                     (int)c->pair_claims, "thin_claims", (int)c->thin_claims, "published",
+                     (int)c->published, "told_published", (int)c->told_published, "slower",
+                     (int)c->slower);
+}
+
 static void print_gaps(const char *what, const struct truth_gaps *g)
 {
     double n = g->cases > 0 ? g->cases : 1;
@@ -135,8 +144,8 @@ static bool print_null(const struct truth_sum *s, json_t *out)
     return good;
 }
 
-/* A recording of two or three gangs leaves one or two to judge: they tell nothing of any case. What
- * is claimed and published is judged all the same. */
+/* A recording of two or three gangs leaves one or two to judge: they tell nothing of any case, nor
+ * of a claim. It is said, and is no failure of the search. */
 static bool tells_nothing(const struct truth_gaps *g)
 {
     return g->cases == 0 && g->unknown > 0;
@@ -155,7 +164,7 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
 {
     double share = (double)s->search_ns / s->jobs / (double)grid_ns;
     bool own = within(&s->own), chosen = within(&s->chosen);
-    bool good = own && chosen && share <= SEARCH_SHARE && s->false_claims == 0;
+    bool good = own && chosen && share <= SEARCH_SHARE && s->said.false_claims == 0;
 
     print_gaps("picks by the odd gangs", &s->own);
     print_gaps("the even gangs' best, by the odd", &s->oracle);
@@ -182,27 +191,29 @@ static bool print_sum(const struct truth_sum *s, const struct truth_config *c,
                  "search, device time a job", (double)s->search_ns / s->jobs / 1e9, 100 * share,
                  (double)grid_ns / 1e9, tuples, (double)s->confirm_ns / s->jobs / 1e9);
     (void)printf(
-        "  %-34s %.1f rows a job; %u gains claimed, %u of them false (%u seem so, which too few "
-        "gangs tell); %u of %u published classes slower; %u of %u profiles empty\n",
-        "published", (double)s->rows / s->jobs, s->claims, s->false_claims, s->thin_claims,
-        s->slower, s->published, s->empty, s->jobs);
+        "  %-34s %.1f rows a job; %u gains claimed, %u of them judged, %u false (%u more by two "
+        "gangs, which cannot tell: %u seem so); %u published classes, %u of them judged, %u "
+        "slower; %u of %u "
+        "profiles empty\n",
+        "published", (double)s->rows / s->jobs, s->said.claims, s->said.told_claims,
+        s->said.false_claims, s->said.pair_claims, s->said.thin_claims, s->said.published,
+        s->said.told_published, s->said.slower, s->empty, s->jobs);
     (void)json_object_set_new(out, "own", gaps_json(&s->own));
     (void)json_object_set_new(out, "oracle", gaps_json(&s->oracle));
     (void)json_object_set_new(out, "chosen", gaps_json(&s->chosen));
-    (void)json_object_update_new(
-        out, json_pack("{s:f,s:f,s:f,s:f,s:i,s:i,s:i,s:i,s:i,s:i}", "search_s",
-                       (double)s->search_ns / s->jobs / 1e9, "grid_s", (double)grid_ns / 1e9,
-                       "search_share", share, "confirm_s", (double)s->confirm_ns / s->jobs / 1e9,
-                       "tuples", (int)tuples, "claims", (int)s->claims, "false_claims",
-                       (int)s->false_claims, "published", (int)s->published, "slower",
-                       (int)s->slower, "empty", (int)s->empty));
+    (void)json_object_update_new(out, claims_json(&s->said));
+    (void)json_object_update_new(out, json_pack("{s:f,s:f,s:f,s:f,s:i,s:i}", "search_s",
+                                                (double)s->search_ns / s->jobs / 1e9, "grid_s",
+                                                (double)grid_ns / 1e9, "search_share", share,
+                                                "confirm_s", (double)s->confirm_ns / s->jobs / 1e9,
+                                                "tuples", (int)tuples, "empty", (int)s->empty));
     return good;
 }
 
 /* By collective and mode: picks by either judge, claims. */
 static void print_parts(const struct truth_sum *s, bool print, json_t *out)
 {
-    json_t *parts = json_array();
+    json_t *parts = json_array(), *one;
 
     for (int coll = 0; coll < NT_COLL_COUNT; coll++) {
         for (int m = 0; m < NT_MODE_COUNT; m++) {
@@ -212,22 +223,21 @@ static void print_parts(const struct truth_sum *s, bool print, json_t *out)
             if (p->own.cases + p->own.unknown == 0) {
                 continue;
             }
-            (void)json_array_append_new(
-                parts,
-                json_pack("{s:s,s:s,s:o,s:o,s:o,s:i,s:i,s:i,s:i}", "collective",
-                          nt_coll_names[coll], "mode", nt_mode_names[m], "own", gaps_json(&p->own),
-                          "chosen", gaps_json(&p->chosen), "other", gaps_json(&p->other), "claims",
-                          (int)p->claims, "false_claims", (int)p->false_claims, "published",
-                          (int)p->published, "slower", (int)p->slower));
+            one = json_pack("{s:s,s:s,s:o,s:o,s:o}", "collective", nt_coll_names[coll], "mode",
+                            nt_mode_names[m], "own", gaps_json(&p->own), "chosen",
+                            gaps_json(&p->chosen), "other", gaps_json(&p->other));
+            (void)json_object_update_new(one, claims_json(&p->said));
+            (void)json_array_append_new(parts, one);
             if (print) {
                 (void)printf("  %-14s %-6s odd gangs: %4u cases, %6.2f %%, worst %.2f %%; even "
-                             "gangs' best: %4u, %6.2f %%, %.2f %%; %u claims, %u false; %u of %u "
-                             "slower\n",
+                             "gangs' best: %4u, %6.2f %%, %.2f %%; %u of %u claims judged, %u "
+                             "false; %u of %u classes judged, %u slower\n",
                              nt_coll_names[coll], nt_mode_names[m], p->own.cases,
                              100 - 100.0 * p->own.gaps / own, 100 * expm1(p->own.worst),
                              p->chosen.cases, 100 - 100.0 * p->chosen.gaps / chosen,
-                             100 * expm1(p->chosen.worst), p->claims, p->false_claims, p->slower,
-                             p->published);
+                             100 * expm1(p->chosen.worst), p->said.told_claims, p->said.claims,
+                             p->said.false_claims, p->said.told_published, p->said.published,
+                             p->said.slower);
             }
         }
     }

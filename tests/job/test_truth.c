@@ -56,9 +56,9 @@ static void test_picks_and_claims(void **state)
     assert_true(expm1(s.own.worst) <= 0.015);
     assert_true(s.chosen.cases + s.chosen.thin >= SEEDS * 30);
     assert_true(s.chosen.gaps * 50 <= s.chosen.cases && expm1(s.chosen.worst) <= 0.015);
-    assert_true(s.claims >= SEEDS * 4);
-    assert_int_equal(s.false_claims, 0);
-    assert_int_equal(s.slower, 0);
+    assert_true(s.said.claims >= SEEDS * 4);
+    assert_int_equal(s.said.false_claims, 0);
+    assert_int_equal(s.said.slower, 0);
     assert_int_equal(s.empty, 0);
     assert_int_equal(truth_grid(&c, &grid_ns, &tuples, NULL), 0);
     assert_true(tuples > 100 && (double)s.search_ns / SEEDS <= 0.45 * (double)grid_ns);

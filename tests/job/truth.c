@@ -570,22 +570,6 @@ static void judge_chosen(const struct truth_config *c, const struct nt_found *f,
     }
 }
 
-static void add_gaps(struct truth_gaps *to, const struct truth_gaps *g)
-{
-    to->family = g->family;
-    to->cases += g->cases;
-    to->unknown += g->unknown;
-    to->gaps += g->gaps;
-    to->thin += g->thin;
-    to->thin_gaps += g->thin_gaps;
-    to->thin_worst = fmax(to->thin_worst, g->thin_worst);
-    to->worst = fmax(to->worst, g->worst);
-    to->worst_difference = fmax(to->worst_difference, g->worst_difference);
-    to->worst_seen = fmax(to->worst_seen, g->worst_seen);
-    to->sum_difference += g->sum_difference;
-    to->sum_width += g->sum_width;
-}
-
 static void judge_search(const struct truth_config *c, const struct nt_plan *plan,
                          struct truth_sum *sum)
 {
@@ -606,12 +590,12 @@ static void judge_search(const struct truth_config *c, const struct nt_plan *pla
         if (c->other != NULL) {
             judge_pick(c->other, NT_ALL_GANGS, &f->cs, f->vars, x, false, &other);
         }
-        add_gaps(&sum->own, &own);
-        add_gaps(&sum->chosen, &chosen);
-        add_gaps(&sum->other, &other);
-        add_gaps(&part->own, &own);
-        add_gaps(&part->chosen, &chosen);
-        add_gaps(&part->other, &other);
+        truth_add_gaps(&sum->own, &own);
+        truth_add_gaps(&sum->chosen, &chosen);
+        truth_add_gaps(&sum->other, &other);
+        truth_add_gaps(&part->own, &own);
+        truth_add_gaps(&part->chosen, &chosen);
+        truth_add_gaps(&part->other, &other);
     }
 }
 
@@ -638,8 +622,8 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
         const char *vars = k->product == NT_ARM_TABLE ? r->table_vars : r->static_vars;
         struct level tuned, base;
         struct nt_est e;
-        struct truth_part *part = &sum->part[k->cs.coll][k->cs.mode];
-        bool claimed = k->published && k->p <= spec->alpha, told, wrong, slower;
+        struct truth_claims one;
+        bool claimed = k->published && k->p <= spec->alpha, told, enough, wrong;
         if (!k->published) {
             continue;
         }
@@ -649,17 +633,18 @@ static void judge_claims(const struct truth_config *c, const struct nt_spec *spe
                         &base) &&
                tuned.n >= LEAST_GANGS && base.n >= LEAST_GANGS;
         e = told ? compare_apart(&tuned, &base, ALPHA) : (struct nt_est){.n = 0};
-        sum->published++;
-        sum->claims += claimed;
         wrong = claimed && e.n > 0 && (e.mean >= 0 || e.lo > -log(spec->margin));
-        slower = e.n > 0 && e.lo > log(spec->guard);
-        sum->false_claims += wrong && e.n >= TRUTH_JUDGES;
-        sum->thin_claims += wrong && e.n < TRUTH_JUDGES;
-        sum->slower += slower;
-        part->published++;
-        part->claims += claimed;
-        part->false_claims += wrong && e.n >= TRUTH_JUDGES;
-        part->slower += slower;
+        enough = e.n >= TRUTH_JUDGES;
+        one = (struct truth_claims){.claims = claimed,
+                                    .told_claims = claimed && enough,
+                                    .false_claims = wrong && enough,
+                                    .pair_claims = claimed && told && !enough,
+                                    .thin_claims = wrong && !enough,
+                                    .published = 1,
+                                    .told_published = told,
+                                    .slower = e.n > 0 && e.lo > log(spec->guard)};
+        truth_add_claims(&sum->said, &one);
+        truth_add_claims(&sum->part[k->cs.coll][k->cs.mode].said, &one);
         if (wrong && c->verbose) {
             print_claim(k, &e, &tuned, &base);
         }

@@ -37,19 +37,29 @@ struct truth_gaps {
     double sum_difference, sum_width; /* of all cases; width: half of the interval */
 };
 
+/* Published classes, and of these the claims: a gain is proved. */
+struct truth_claims {
+    unsigned claims;
+    unsigned told_claims, false_claims; /* that TRUTH_JUDGES gangs or more judge; are false */
+    unsigned pair_claims, thin_claims;  /* that two gangs judge; seem false: cannot tell */
+    unsigned published;
+    unsigned told_published, slower; /* that two odd gangs have; are slower beyond the guard */
+};
 /* The same of one collective in one mode. */
 struct truth_part {
     struct truth_gaps own, chosen, other;
-    unsigned claims, false_claims, published, slower;
+    struct truth_claims said;
 };
+
+void truth_add_gaps(struct truth_gaps *to, const struct truth_gaps *g);
+void truth_add_claims(struct truth_claims *to, const struct truth_claims *c);
 
 struct truth_sum {
     unsigned jobs;
-    unsigned noisy;                      /* ended as too noisy, without a profile */
-    unsigned empty;                      /* nothing published; the noisy ones too */
-    unsigned rows, claims, false_claims; /* claims: published classes whose gain is proved */
-    unsigned thin_claims;           /* seem false, by fewer than TRUTH_JUDGES gangs: cannot tell */
-    unsigned published, slower;     /* slower: told to be by the odd gangs, beyond the guard */
+    unsigned noisy; /* ended as too noisy, without a profile */
+    unsigned empty; /* nothing published; the noisy ones too */
+    unsigned rows;
+    struct truth_claims said;
     uint64_t search_ns, confirm_ns; /* device time, gang starts included */
     uint64_t steps;
     struct truth_gaps own, other;
