@@ -17,7 +17,7 @@ enum { ENGINE_ROWS = 512 };
  * hold '='. */
 struct way {
     uint8_t backend;      /* enum nt_backend */
-    const char *with;     /* the profile has rows of it; NULL: it is there by itself */
+    const char *with;     /* some row of it can be told; NULL: it is there by itself */
     const char *without;  /* it wins nowhere, see keep_out(); NULL: it stays off by itself */
     const char *size_var; /* largest size that the engine gives it, NULL: none */
     unsigned size_unit;   /* bytes of that variable's unit */

@@ -239,6 +239,28 @@ const struct nt_profile_backend *nt_profile_backend(const struct nt_profile *p, 
     return NULL;
 }
 
+static double apart(uint64_t a, uint64_t b)
+{
+    return fabs(log((double)a + 1) - log((double)b + 1));
+}
+
+const struct nt_profile_backend_class *
+nt_profile_backend_evidence(const struct nt_profile *p, int coll, uint64_t bytes, int mode)
+{
+    const struct nt_profile_backend_class *best = NULL;
+    double least = INFINITY;
+
+    for (size_t i = 0; i < p->backends.classes.n; i++) {
+        const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
+        double far = apart(c->bytes, bytes);
+        if (c->coll == coll && c->mode == mode && far < least) {
+            best = c;
+            least = far;
+        }
+    }
+    return best;
+}
+
 const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
                                                    enum nt_product product, int coll,
                                                    uint64_t bytes, int mode)
@@ -249,7 +271,7 @@ const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
 
     for (size_t i = 0; i < classes->n; i++) {
         const struct nt_profile_class *c = &classes->v[i];
-        double far = fabs(log((double)c->bytes + 1) - log((double)bytes + 1));
+        double far = apart(c->bytes, bytes);
         if (c->coll == coll && (mode < 0 || c->mode == mode) && far < least) {
             best = c;
             least = far;

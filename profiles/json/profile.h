@@ -246,6 +246,9 @@ const struct nt_profile_row *nt_profile_decide(const struct nt_profile *p, int c
 const struct nt_profile_class *nt_profile_evidence(const struct nt_profile *p,
                                                    enum nt_product product, int coll,
                                                    uint64_t bytes, int mode);
+/* The same of backends, in this mode. */
+const struct nt_profile_backend_class *
+nt_profile_backend_evidence(const struct nt_profile *p, int coll, uint64_t bytes, int mode);
 
 /* The backend of a call; NULL: NCCL as it is. */
 const struct nt_profile_backend *nt_profile_backend(const struct nt_profile *p, int coll,

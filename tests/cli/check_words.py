@@ -64,12 +64,14 @@ def one_gang(folder):
 
 
 def left_out(folder):
-    """A check that nobody wanted is not one that the recording lacks."""
+    """A check that nobody wanted is not one that the recording lacks; it is said of an empty profile, too."""
     args = ["--sizes", "2M", "--no-groups", "--no-overlap", "--db", "l.db", "--out", "l.json"]
-    subprocess.run([NCCLTUNE, "tune", "-q", "--rig", "recording:nccl-r2-h200-20261129-a", *args], cwd=folder, check=True, capture_output=True)
-    notes = [n for n in json.loads((folder / "l.json").read_text())["not_checked"] if "(--no-" in n["setting"]]
-    assert len(notes) == 2 and all(n["why"] == "not run" for n in notes), notes
-    assert {n["setting"].rsplit("--", 1)[1] for n in notes} == {"no-groups)", "no-overlap)"}, notes
+    for null in [], ["--null"]:
+        subprocess.run([NCCLTUNE, "tune", "-q", "--rig", "recording:nccl-r2-h200-20261129-a", *args, *null], cwd=folder, check=True, capture_output=True)
+        profile = json.loads((folder / "l.json").read_text())
+        assert bool(profile["products"]["table"]["rows"]) == (not null)
+        said = {n["setting"]: n["why"] for n in profile["not_checked"]}
+        assert "(--no-groups)" in said["confirm: group of 8"] and "(--no-overlap)" in said["confirm: beside compute"], said
 
 
 def verdicts_agree(folder):

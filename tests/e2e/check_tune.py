@@ -576,7 +576,7 @@ def part_kept(build, check):
         check.ends("report", p.run("report", p.out, "--out", p.root / "r.html"), 0)
         check.ends("speedups", p.run("query", "--db", p.db, "--view", "speedups"), 0, "kept")
         kept_after_kills(p, check, words, rows)
-        check.ends("wide-takes", p.tune(*p.world(fault="wide-takes"), "--effort", "standard"), 0)
+        check.ends("wide-takes", p.tune(*p.world(fault="wide-takes"), "--effort", "standard"), 0, "confirmed and withdrawn: not within the guard: ")
         table, job = profile(p)["products"]["table"], p.sql("SELECT max(id) FROM job")[0][0]
         check.that(not table.get("vars") and {r["coll"] for r in table["rows"]} <= {"all_reduce"}, "nothing gives it back:", table)
         check.that(sorted(v for v, in p.sql(vars_of, job)) == ["", "NCCL_MIN_NCHANNELS=16"], "rounds:", p.sql(vars_of, job))

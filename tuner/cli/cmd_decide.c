@@ -113,16 +113,9 @@ static void print_backends(const struct nt_profile *p, int coll, uint64_t bytes,
 static void print_backend_evidence(const struct nt_profile *p, int coll, uint64_t bytes, int mode)
 {
     for (int m = 0; m < NT_MODE_COUNT; m++) {
-        const struct nt_profile_backend_class *near = NULL;
+        const struct nt_profile_backend_class *near =
+            mode < 0 || mode == m ? nt_profile_backend_evidence(p, coll, bytes, m) : NULL;
         char at[24];
-        for (size_t i = 0; i < p->backends.classes.n && (mode < 0 || mode == m); i++) {
-            const struct nt_profile_backend_class *c = &p->backends.classes.v[i];
-            if (c->coll == coll && c->mode == m &&
-                (near == NULL || fabs(log((double)c->bytes / (double)bytes)) <
-                                     fabs(log((double)near->bytes / (double)bytes)))) {
-                near = c;
-            }
-        }
         if (near == NULL) {
             continue;
         }

@@ -604,12 +604,6 @@ bool publish_refill(struct nt_plan *p)
     struct nt_plan_result *r = &p->result;
 
     plan_stop(p);
-    if (p->spec.no_groups) {
-        plan_not_checked(p, "confirm: calls in groups, of which there are none (--no-groups)");
-    }
-    if (p->spec.no_overlap) {
-        plan_not_checked(p, "confirm: beside compute, of which there is none (--no-overlap)");
-    }
     r->pairs = p->spec.pairs;
     r->grid_ns = grid_ns(p);
     for (int k = 0; k < NT_DRIFT_COUNT; k++) {

@@ -399,6 +399,15 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
          "TORCH_SYMM_MEM_DISABLE_MULTICAST=1 in the environment: NVLink multicast is not allowed "
          "here"},
     };
+    /* By wish; an empty profile says it, too. */
+    const struct {
+        bool is;
+        const char *check, *why;
+    } left_out[] = {
+        {spec->no_groups, "confirm: group of 8", "no program here groups its calls (--no-groups)"},
+        {spec->no_overlap, "confirm: beside compute",
+         "no program here computes beside its calls (--no-overlap)"},
+    };
 
     for (int k = 0; k < NT_DRIFT_COUNT; k++) {
         char text[240];
@@ -409,12 +418,16 @@ static void add_notes(struct nt_profile *p, const struct nt_spec *spec,
     }
     for (size_t i = 0; i < r->nnot_checked; i++) {
         struct nt_noted *n = NT_PROFILE_ADD(p, &p->not_checked);
-        bool asked = strstr(r->not_checked[i].text, "(--no-") != NULL; /* nobody looked for it */
-        *n = (struct nt_noted){.setting = nt_profile_text(p, r->not_checked[i].text),
-                               .why = spec->rig == NT_RIG_RECORDING && !asked
-                                          ? "the recording does not hold it"
-                                          : "not run",
-                               .memory_bytes = NAN};
+        *n = (struct nt_noted){
+            .setting = nt_profile_text(p, r->not_checked[i].text),
+            .why = spec->rig == NT_RIG_RECORDING ? "the recording does not hold it" : "not run",
+            .memory_bytes = NAN};
+    }
+    for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++) {
+        if (left_out[i].is) {
+            *(struct nt_noted *)NT_PROFILE_ADD(p, &p->not_checked) = (struct nt_noted){
+                .setting = left_out[i].check, .why = left_out[i].why, .memory_bytes = NAN};
+        }
     }
     for (size_t i = 0; i < sizeof(forbidden) / sizeof(forbidden[0]); i++) {
         if (strstr(spec->fixed, forbidden[i].site) != NULL) {
