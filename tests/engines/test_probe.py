@@ -294,7 +294,7 @@ class Gangs(unittest.TestCase):
             for kind, said in (({"mode": "graph"}, "CUDA"), ({"backend": "ipc"}, "nccltune-probe-nccl"), ({"dtype": "fp8"}, "fp8"),
                                ({"coll": "broadcast"}, "broadcast"),
                                ({"backend": "custom-allreduce"}, r"vllm(: |\..* declines here)"),  # not installed; a real one
-                               ({"backend": "mscclpp"}, "vllm has no such class"), ({"backend": "torch-symm-mem"}, "CUDA"),
+                               ({"backend": "mscclpp"}, "vllm has no such class"), ({"backend": "torch-symm-mem"}, r"CUDA|vllm\..* declines here"),
                                ({"size": 6, "coll": "all_gather"}, "6 bytes"), ({"algo": "ring", "proto": "ll"}, "asked of it"),
                                ({"backend": "custom-allreduce", "place": "in"}, "another tensor")):
                 for r in g.measure(**kind):
