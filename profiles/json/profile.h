@@ -159,7 +159,8 @@ struct nt_profile {
         struct nt_assigns pristine, as_found; /* variables of the two baselines beside `site` */
         bool same;                            /* as-found is pristine */
     } baselines;
-    struct nt_texts modes, dtypes, places; /* names of the vocabulary that rows were confirmed in */
+    struct nt_texts modes, dtypes, places; /* names of the vocabulary that rows were confirmed in;
+                                               dtypes: what was raced first */
     struct nt_profile_product product[NT_PRODUCT_COUNT];
     struct {
         bool present; /* others than NCCL as it is were raced */

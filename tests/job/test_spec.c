@@ -188,6 +188,7 @@ static void fill(struct nt_spec *s)
     s->colls[NT_ALL_REDUCE] = s->colls[NT_REDUCE] = true;
     s->modes[NT_STREAM] = s->modes[NT_GRAPH] = true;
     s->dtypes[NT_FP16] = s->dtypes[NT_FP8] = true;
+    s->raced_dtype = NT_FP8;
     s->places[NT_IN_PLACE] = true;
     s->budget_ns = 123456789;
     s->max_memory_bytes = 77;
@@ -208,6 +209,30 @@ static void fill(struct nt_spec *s)
     assert_int_equal(nt_spec_finish(s, &e), 0);
 }
 
+/* The type that is named first is raced. */
+static void test_dtypes(void **state)
+{
+    static const struct {
+        const char *text;
+        int raced; /* -1: refused */
+    } rows[] = {{"bf16,fp32", NT_BF16},  {"fp32,bf16", NT_FP32}, {"fp32", NT_FP32},
+                {"int32,fp8", NT_INT32}, {"fp8,fp8", NT_FP8},    {"", -1},
+                {",fp32", -1},           {"fp32,", -1},          {"fp33", -1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct nt_spec s;
+        struct nt_err e = {0};
+        int rc;
+        nt_spec_init(&s);
+        rc = nt_spec_set_dtypes(&s, rows[i].text, &e);
+        assert_int_equal(rc < 0, rows[i].raced < 0);
+        if (rc == 0) {
+            assert_int_equal(s.raced_dtype, rows[i].raced);
+            assert_true(s.dtypes[s.raced_dtype]);
+        }
+    }
+}
+
 static void test_json(void **state)
 {
     struct nt_spec s, back;
@@ -226,6 +251,7 @@ static void test_json(void **state)
     assert_memory_equal(back.colls, s.colls, sizeof(s.colls));
     assert_memory_equal(back.modes, s.modes, sizeof(s.modes));
     assert_memory_equal(back.dtypes, s.dtypes, sizeof(s.dtypes));
+    assert_int_equal(back.raced_dtype, s.raced_dtype);
     assert_memory_equal(back.places, s.places, sizeof(s.places));
     assert_int_equal(back.nsizes, s.nsizes);
     assert_memory_equal(back.sizes, s.sizes, s.nsizes * sizeof(s.sizes[0]));
@@ -301,9 +327,10 @@ static void test_bad_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),  cmocka_unit_test(test_shares),
-        cmocka_unit_test(test_finish), cmocka_unit_test(test_names),
-        cmocka_unit_test(test_json),   cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_shares),
+        cmocka_unit_test(test_finish),   cmocka_unit_test(test_names),
+        cmocka_unit_test(test_dtypes),   cmocka_unit_test(test_json),
+        cmocka_unit_test(test_bad_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 struct record_args {
-    const char *rig, *devices, *collectives, *sizes, *modes, *nccl, *lease, *note, *probe;
+    const char *rig, *devices, *collectives, *sizes, *modes, *dtype, *nccl, *lease, *note, *probe;
     struct nt_strs fix, env, try;
     uint32_t ranks, gangs;
     uint64_t seed, budget_ns;
@@ -29,6 +29,7 @@ static const struct record_args defaults = {.rig = "nccl",
                                             .collectives = "all_reduce",
                                             .sizes = "256:64M",
                                             .modes = "eager,graph",
+                                            .dtype = "bf16",
                                             .lease = "a",
                                             .note = "",
                                             .gangs = 12,
@@ -45,6 +46,7 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_STR, T, sizes, "sizes", 's', "SIZES",
            "1K:256M (doubling) or a list (default 256:64M)"),
     NT_OPT(NT_O_STR, T, modes, "modes", 'm', "LIST", "modes (default eager,graph)"),
+    NT_OPT(NT_O_STR, T, dtype, "dtype", 0, "TYPE", "data type (default bf16)"),
     NT_OPT_SOME(
         NT_O_U32, T, gangs, "gangs", 'g', "COUNT",
         "rounds of fresh gangs, at least 4: all tuples in the first 4, default and leaders in all "
@@ -268,17 +270,21 @@ static int make_spec(struct rec *r, struct nt_err *err)
     static const char *const rigs[] = {"nccl", "mps-sockets", "mps-p2p", NULL};
     const struct record_args *a = r->a;
     struct nt_spec *s = &r->spec;
-    int rc, rig = nt_vocab_find(rigs, "rig", a->rig, err);
+    int rc, rig = nt_vocab_find(rigs, "rig", a->rig, err), dtype;
 
     if (rig < 0) {
         return rig;
+    }
+    dtype = nt_vocab_find(nt_dtype_names, "data type", a->dtype, err);
+    if (dtype < 0) {
+        return nt_wrap(err, dtype, "--dtype");
     }
     nt_spec_init(s);
     s->rig = s->shown_rig = (enum nt_rig)rig;
     s->ranks = a->ranks;
     s->seed = a->seed;
     s->budget_ns = a->budget_ns;
-    s->dtypes[NT_BF16] = true;
+    s->dtypes[dtype] = true;
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
     rc = nt_wrap(
         err, nt_spec_set(a->collectives, nt_coll_names, "collective", s->colls, NT_COLL_COUNT, err),

@@ -441,11 +441,7 @@ static int make_spec(struct tune *t, struct nt_err *err)
                        nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err),
                        "--modes")
              : rc;
-    rc = rc == 0 ? nt_wrap(err,
-                           nt_spec_set(a->dtypes, nt_dtype_names, "data type", s->dtypes,
-                                       NT_DTYPE_COUNT, err),
-                           "--dtypes")
-                 : rc;
+    rc = rc == 0 ? nt_wrap(err, nt_spec_set_dtypes(s, a->dtypes, err), "--dtypes") : rc;
     rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
     rc = rc == 0 ? nt_over_open(&a->on, &t->over, err) : rc;
     rc = rc == 0 ? nt_over_each(&t->over, s, err) : rc;

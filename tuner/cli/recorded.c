@@ -52,20 +52,54 @@ static uint64_t apart(uint64_t a, uint64_t b)
     return a > b ? a - b : b - a;
 }
 
-/* The recorded size nearest to `want` among the first data type's cases out of place; 0: none. */
-static uint64_t nearest(const struct nt_recording *rec, size_t coll, int mode, uint64_t want)
+/* The recorded size nearest to `want` among the type's cases out of place; 0: none. */
+static uint64_t nearest(const struct nt_recording *rec, enum nt_dtype dtype, size_t coll, int mode,
+                        uint64_t want)
 {
     uint64_t near = 0;
 
     for (size_t i = 0; i < nt_recording_blocks(rec) && (near == 0 || near != want); i++) {
         const struct nt_case *cs = &nt_recording_block(rec, i)->cs;
-        if (cs->coll == coll && (mode < 0 || cs->mode == mode) && cs->dtype == NT_BF16 &&
+        if (cs->coll == coll && (mode < 0 || cs->mode == mode) && cs->dtype == dtype &&
             cs->place == NT_OUT_OF_PLACE &&
             (near == 0 || apart(cs->bytes, want) < apart(near, want))) {
             near = cs->bytes;
         }
     }
     return near;
+}
+
+bool nt_recorded_dtype(const struct nt_recording *rec, enum nt_dtype dtype)
+{
+    for (size_t coll = 0; coll < NT_COLL_COUNT; coll++) {
+        if (nearest(rec, dtype, coll, -1, 0) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The type to race if it was recorded, else another of the job's. None guards: a recording holds
+ * one. */
+static int take_dtype(const struct nt_recording *rec, struct nt_spec *s, struct nt_err *err)
+{
+    const char *held = "none that is known";
+    bool found = s->dtypes[s->raced_dtype] && nt_recorded_dtype(rec, s->raced_dtype);
+
+    for (int d = 0; d < NT_DTYPE_COUNT && !found; d++) {
+        if (nt_recorded_dtype(rec, (enum nt_dtype)d)) {
+            held = nt_dtype_names[d];
+            found = s->dtypes[d];
+            s->raced_dtype = (enum nt_dtype)d;
+        }
+    }
+    if (!found) {
+        return nt_fail(err, NT_E_INVAL, 0,
+                       "this recording holds %s, and not the data type asked for", held);
+    }
+    memset(s->dtypes, 0, sizeof(s->dtypes));
+    s->dtypes[s->raced_dtype] = true;
+    return 0;
 }
 
 /* Is every case of the job there at that size? A recording that ran out of time may hold a size for
@@ -77,7 +111,8 @@ static bool whole(const struct nt_recording *rec, const struct nt_spec *s, struc
             return false;
         }
         for (int mode = 0; s->colls[cs.coll] && mode < NT_MODE_COUNT; mode++) {
-            if (s->modes[mode] && nearest(rec, cs.coll, mode, cs.bytes) != cs.bytes) {
+            if (s->modes[mode] &&
+                nearest(rec, s->raced_dtype, cs.coll, mode, cs.bytes) != cs.bytes) {
                 return false;
             }
         }
@@ -114,16 +149,16 @@ static int check_cases(const struct nt_recording *rec, const struct nt_spec *s, 
     char want[24], near[24];
 
     for (size_t coll = 0; coll < NT_COLL_COUNT; coll++) {
-        if (s->colls[coll] && nearest(rec, coll, -1, 0) == 0) {
+        if (s->colls[coll] && nearest(rec, s->raced_dtype, coll, -1, 0) == 0) {
             return nt_fail(err, NT_E_INVAL, 0, "%s was not recorded", nt_coll_names[coll]);
         }
         for (int mode = 0; s->colls[coll] && mode < NT_MODE_COUNT; mode++) {
-            if (s->modes[mode] && nearest(rec, coll, mode, 0) == 0) {
+            if (s->modes[mode] && nearest(rec, s->raced_dtype, coll, mode, 0) == 0) {
                 return nt_fail(err, NT_E_INVAL, 0, "%s in mode %s was not recorded",
                                nt_coll_names[coll], nt_mode_names[mode]);
             }
             for (size_t k = 0; s->modes[mode] && k < s->nsizes; k++) {
-                uint64_t size = nearest(rec, coll, mode, s->sizes[k]);
+                uint64_t size = nearest(rec, s->raced_dtype, coll, mode, s->sizes[k]);
                 if (size != s->sizes[k]) {
                     return nt_fail(err, NT_E_INVAL, 0,
                                    "%s of %s in mode %s was not recorded; did you mean %s?",
@@ -162,18 +197,13 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
     s->as_found[0] = '\0';
     fixed = nt_recording_fact(rec, NT_FACT_FIXED); /* under which all that it holds was measured */
     (void)snprintf(s->fixed, sizeof(s->fixed), "%s", fixed != NULL ? fixed : "");
-    rc = check_settings(rec, s, err);
+    rc = take_dtype(rec, s, err);
+    rc = rc == 0 ? check_settings(rec, s, err) : rc;
     if (rc == 0 && s->nsettings <= 1) {
         take_settings(rec, s);
     }
     if (s->nsizes == 0) {
         take_sizes(rec, s);
     }
-    if (rc == 0 && !s->dtypes[NT_BF16]) {
-        rc =
-            nt_fail(err, NT_E_INVAL, 0, "other data types than bf16 are not raced from recordings");
-    }
-    memset(s->dtypes, 0, sizeof(s->dtypes));
-    s->dtypes[NT_BF16] = true;
     return rc == 0 ? check_cases(rec, s, err) : rc;
 }

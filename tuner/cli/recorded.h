@@ -8,5 +8,7 @@
  * modes) must be there, else NT_E_INVAL names it. The caller calls nt_spec_finish(). */
 NT_MUST_CHECK int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s,
                                    struct nt_err *err);
+/* Does it hold that type, out of place? */
+bool nt_recorded_dtype(const struct nt_recording *rec, enum nt_dtype dtype);
 /* Adds the collectives that were recorded to *colls. */
 void nt_recorded_colls(const struct nt_recording *rec, bool colls[NT_COLL_COUNT]);

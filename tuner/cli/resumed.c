@@ -54,10 +54,7 @@ static int take(const struct nt_resumed *g, struct nt_env *env, struct nt_spec *
                     "--modes");
     }
     if (rc == 0 && g->dtypes != NULL) {
-        rc = nt_wrap(
-            err,
-            nt_spec_set(g->dtypes, nt_dtype_names, "data type", x->dtypes, NT_DTYPE_COUNT, err),
-            "--dtypes");
+        rc = nt_wrap(err, nt_spec_set_dtypes(x, g->dtypes, err), "--dtypes");
     }
     if (rc == 0 && g->sizes != NULL) {
         rc = nt_spec_add_sizes(x, g->sizes, err);
@@ -90,7 +87,8 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         {"effort", g->effort != NULL && x.effort != s->effort},
         {"collectives", g->collectives != NULL && memcmp(x.colls, s->colls, sizeof(x.colls)) != 0},
         {"modes", g->modes != NULL && memcmp(x.modes, s->modes, sizeof(x.modes)) != 0},
-        {"dtypes", g->dtypes != NULL && memcmp(x.dtypes, s->dtypes, sizeof(x.dtypes)) != 0},
+        {"dtypes", g->dtypes != NULL && (memcmp(x.dtypes, s->dtypes, sizeof(x.dtypes)) != 0 ||
+                                         x.raced_dtype != s->raced_dtype)},
         {"sizes", g->sizes != NULL && !(sizes_within(&x, s) && sizes_within(s, &x))},
         {"try", g->try->n > 0 && !same_settings(&x, s)},
         {"seed", g->seed != usual->seed && g->seed != s->seed},

@@ -1,4 +1,5 @@
 #include "tuner/cli/rig.h"
+#include "tuner/cli/recorded.h"
 #include "probes/recording/recording.h"
 #include "tuner/base/text.h"
 #include "tuner/cli/where.h"
@@ -59,6 +60,22 @@ static bool same_site(const struct nt_profile *p, const char *fixed)
     return words == known && known == p->site.n;
 }
 
+/* The first of the profile's types that was recorded: its rows hold in all of them. */
+static int take_dtype(const struct nt_profile *p, struct nt_rig_open *r, struct nt_err *err)
+{
+    for (size_t i = 0; i < p->dtypes.n; i++) {
+        int d = nt_vocab_find(nt_dtype_names, "data type", p->dtypes.v[i], err);
+        if (d < 0) {
+            return d;
+        }
+        if (nt_recorded_dtype(r->rec, (enum nt_dtype)d)) {
+            r->dtype = (uint8_t)d;
+            return 0;
+        }
+    }
+    return nt_fail(err, NT_E_MISSING, 0, "%.200s holds no data type of the profile", r->file);
+}
+
 static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p,
                          struct nt_rig_open *r, struct nt_err *err)
 {
@@ -84,6 +101,7 @@ static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p
         (void)snprintf(r->spec.fixed, sizeof(r->spec.fixed), "%s",
                        nt_recording_fact(r->rec, NT_FACT_FIXED));
     }
+    rc = rc == 0 ? take_dtype(p, r, err) : rc;
     r->spec.rig = NT_RIG_RECORDING;
     return rc == 0 ? stand_in(o, "recording", r, err) : rc;
 }
@@ -181,11 +199,12 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
     return use_machine(o, ret, err);
 }
 
-void nt_rig_resolve(void *data, const char *vars, const struct nt_case *cs,
+void nt_rig_resolve(void *data, const char *vars, struct nt_case *cs,
                     const struct nt_executed *executed, struct nt_call *asked)
 {
     const struct nt_rig_open *r = data;
 
+    cs->dtype = r->rec != NULL ? r->dtype : cs->dtype;
     if (r->rec == NULL || executed->channels == 0 ||
         nt_recording_find(r->rec, cs, 0, vars, asked) >= 0) {
         return;

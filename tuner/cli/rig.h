@@ -27,6 +27,7 @@ struct nt_rig_open {
     char probe[PATH_MAX], plugin[PATH_MAX], file[PATH_MAX];
     const char *args[10];
     struct nt_recording *rec; /* NULL: not a recording */
+    uint8_t dtype;            /* of a recording: what both it and the profile hold */
     char seed[24], nodes[24];
 };
 
@@ -34,6 +35,6 @@ struct nt_rig_open {
 NT_MUST_CHECK int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p,
                               struct nt_rig_open *ret, struct nt_err *err);
 /* For nt_check_config's resolve; data: the open rig. */
-void nt_rig_resolve(void *data, const char *vars, const struct nt_case *cs,
+void nt_rig_resolve(void *data, const char *vars, struct nt_case *cs,
                     const struct nt_executed *executed, struct nt_call *asked);
 void nt_rig_close(struct nt_rig_open *r);

@@ -30,8 +30,9 @@ struct nt_check_config {
     unsigned least_pairs, most_pairs;
     uint64_t budget_ns; /* as of nt_check_spec */
     uint64_t seed;
-    /* A replay: changes *asked to a call that was recorded and ran this; may be NULL. */
-    void (*resolve)(void *data, const char *vars, const struct nt_case *cs,
+    /* A replay: changes *cs to a data type of the profile that was recorded, and *asked to a call
+     * that was recorded and ran this; may be NULL. */
+    void (*resolve)(void *data, const char *vars, struct nt_case *cs,
                     const struct nt_executed *executed, struct nt_call *asked);
     void *data;
     const struct nt_strs *despite; /* names of nt_check_despite that may differ; NULL: none */

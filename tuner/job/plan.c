@@ -71,9 +71,7 @@ int nt_plan_new(const struct nt_spec *spec, struct nt_plan **ret, struct nt_err 
             p->modes[p->nmodes++] = (enum nt_mode)m;
         }
     }
-    for (int i = NT_DTYPE_COUNT - 1; i >= 0; i--) {
-        p->raced_dtype = spec->dtypes[i] ? (enum nt_dtype)i : p->raced_dtype;
-    }
+    p->raced_dtype = spec->raced_dtype;
     for (int i = NT_PLACE_COUNT - 1; i >= 0; i--) {
         p->raced_place = spec->places[i] ? (enum nt_place)i : p->raced_place;
     }

@@ -22,11 +22,15 @@ static void add_assigns(struct nt_profile *p, struct nt_assigns *list, const cha
     }
 }
 
+/* first: to stand before the others, or -1 */
 static void add_names(struct nt_profile *p, struct nt_texts *list, const char *const *names,
-                      const bool *on)
+                      const bool *on, int first)
 {
-    for (size_t i = 0; names[i] != NULL; i++) {
-        if (on[i]) {
+    if (first >= 0) {
+        *NT_PROFILE_ADD(p, list) = names[first];
+    }
+    for (int i = 0; names[i] != NULL; i++) {
+        if (on[i] && i != first) {
             *NT_PROFILE_ADD(p, list) = names[i];
         }
     }
@@ -369,7 +373,7 @@ static void add_backends(struct nt_profile *p, const struct nt_spec *spec,
     p->backends.present = true;
     add_peers(p, facts->peers);
     p->backends.same_bits = spec->same_bits;
-    add_names(p, &p->backends.asked, nt_backend_names, spec->backends);
+    add_names(p, &p->backends.asked, nt_backend_names, spec->backends, -1);
     for (size_t i = 0; i < r->nbackend_rows; i++) {
         add_backend_row(p, &r->backend_rows[i]);
     }
@@ -468,9 +472,9 @@ int nt_publish_profile(const struct nt_spec *spec, const struct nt_plan *plan,
     p->job = nt_profile_textf(p, "%lld", (long long)job);
     p->baselines.same = spec->as_found[0] == '\0';
     add_assigns(p, &p->baselines.as_found, spec->as_found);
-    add_names(p, &p->modes, nt_mode_names, spec->modes);
-    add_names(p, &p->dtypes, nt_dtype_names, spec->dtypes);
-    add_names(p, &p->places, nt_place_names, spec->places);
+    add_names(p, &p->modes, nt_mode_names, spec->modes, -1);
+    add_names(p, &p->dtypes, nt_dtype_names, spec->dtypes, (int)spec->raced_dtype);
+    add_names(p, &p->places, nt_place_names, spec->places, -1);
     p->product[NT_TABLE].present = p->product[NT_STATIC].present = true;
     add_assigns(p, &p->product[NT_TABLE].vars, r->table_vars);
     add_assigns(p, &p->product[NT_STATIC].vars, r->static_vars);

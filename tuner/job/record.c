@@ -98,9 +98,7 @@ int nt_record_new(const struct nt_spec *spec, unsigned gangs, uint64_t first_gan
             r->modes[r->nmodes++] = (enum nt_mode)m;
         }
     }
-    for (int d = NT_DTYPE_COUNT - 1; d >= 0; d--) {
-        r->dtype = spec->dtypes[d] ? (enum nt_dtype)d : r->dtype;
-    }
+    r->dtype = spec->raced_dtype;
     r->spots = calloc((size_t)r->npoints * spec->nsettings, sizeof(r->spots[0]));
     if (r->spots == NULL) {
         nt_record_free(r);

@@ -39,6 +39,13 @@ static int by_value(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static void take_raced_dtype(struct nt_spec *s)
+{
+    for (int d = 0; d < NT_DTYPE_COUNT && !s->dtypes[s->raced_dtype]; d++) {
+        s->raced_dtype = s->dtypes[d] ? (enum nt_dtype)d : s->raced_dtype;
+    }
+}
+
 static bool any(const bool *table, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -110,6 +117,7 @@ int nt_spec_finish(struct nt_spec *s, struct nt_err *err)
         return nt_fail(err, NT_E_INVAL, 0,
                        "nothing to tune: collectives, sizes, modes, types or placements are empty");
     }
+    take_raced_dtype(s);
     qsort(s->sizes, s->nsizes, sizeof(s->sizes[0]), by_value);
     for (size_t i = 0; i < s->nsizes; i++) {
         if (check_size(s, s->sizes[i], err) != 0) {
@@ -227,6 +235,19 @@ int nt_spec_set(const char *text, const char *const *names, const char *what, bo
     return for_words(text, each_name, &a, err);
 }
 
+int nt_spec_set_dtypes(struct nt_spec *s, const char *text, struct nt_err *err)
+{
+    char first[16];
+    int k, rc = nt_spec_set(text, nt_dtype_names, "data type", s->dtypes, NT_DTYPE_COUNT, err);
+
+    if (rc == 0) { /* every word was known, and there is one */
+        (void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(text, ","), text);
+        rc = k = nt_vocab_find(nt_dtype_names, "data type", first, err);
+        s->raced_dtype = k < 0 ? s->raced_dtype : (enum nt_dtype)k;
+    }
+    return rc < 0 ? rc : 0;
+}
+
 /* JSON: the tables as lists of names, the rest by one table of members. */
 
 enum member_type { M_U64, M_UNSIGNED, M_DOUBLE, M_BOOL, M_TEXT, M_OPT_TEXT };
@@ -305,6 +326,7 @@ json_t *nt_spec_to_json(const struct nt_spec *s)
     bad |= json_object_set_new(o, "rig", json_string(nt_rig_names[s->rig]));
     bad |= json_object_set_new(o, "shown_rig", json_string(nt_rig_names[s->shown_rig]));
     bad |= json_object_set_new(o, "effort", json_string(nt_effort_names[s->effort]));
+    bad |= json_object_set_new(o, "raced_dtype", json_string(nt_dtype_names[s->raced_dtype]));
     for (size_t i = 0; i < NMEMBERS; i++) {
         bad |= json_object_set_new(o, members[i].name, member_json(s, i));
     }
@@ -499,6 +521,12 @@ int nt_spec_from_json(const json_t *o, struct nt_spec *ret, struct nt_err *err)
         return rc;
     }
     s.effort = (enum nt_effort)k;
+    word =
+        nt_json_opt_str(o, "raced_dtype", nt_dtype_names[s.raced_dtype]); /* later than the rest */
+    if ((rc = k = nt_vocab_find(nt_dtype_names, "raced_dtype", word, err)) < 0) {
+        return rc;
+    }
+    s.raced_dtype = (enum nt_dtype)k;
     rc = 0;
     for (size_t i = 0; i < NMEMBERS && rc == 0; i++) {
         rc = read_member(o, i, &s, err);

@@ -36,7 +36,8 @@ struct nt_spec {
     uint64_t sizes[NT_MAX_SIZES];
     size_t nsizes; /* ascending, distinct */
     bool modes[NT_MODE_COUNT];
-    bool dtypes[NT_DTYPE_COUNT]; /* the first of them (table order) is raced, the rest guard */
+    bool dtypes[NT_DTYPE_COUNT];
+    enum nt_dtype raced_dtype; /* one of dtypes; the rest guard */
     bool places[NT_PLACE_COUNT];
     uint64_t budget_ns;        /* wall time for all; 0: none */
     uint64_t max_memory_bytes; /* device memory a setting may add over the default; 0: no limit */
@@ -64,7 +65,8 @@ struct nt_spec {
 };
 
 void nt_spec_init(struct nt_spec *s); /* defaults of `tune` */
-/* Fills pairs from the effort, checks every range, sorts sizes. */
+/* Fills pairs from the effort, and the raced type from the types where it is none of them; checks
+ * every range, sorts sizes. */
 NT_MUST_CHECK int nt_spec_finish(struct nt_spec *s, struct nt_err *err);
 /* What profile and database call the rig. A replay of a real node is "recording": it was confirmed
  * in draws from its recording, not on its delivery path, and is not what the node's own job would
@@ -80,3 +82,5 @@ NT_MUST_CHECK int nt_spec_add_sizes(struct nt_spec *s, const char *text, struct 
 /* "eager,graph" into a bool table by its names. */
 NT_MUST_CHECK int nt_spec_set(const char *text, const char *const *names, const char *what,
                               bool *table, size_t n, struct nt_err *err);
+/* "fp32,bf16" into dtypes, the first named raced. */
+NT_MUST_CHECK int nt_spec_set_dtypes(struct nt_spec *s, const char *text, struct nt_err *err);
