@@ -195,12 +195,40 @@ static void test_bad_input(void **state)
     assert_int_equal(n, 0);
 }
 
+/* A row whose last size is kept ends at it, unless another row follows at once. */
+static void test_ends(void **state)
+{
+    static const uint64_t steps[5] = {1024, 2048, 4096, 8192, 16384};
+    static const struct {
+        bool kept[5], follows;
+        uint64_t ends;
+    } told[] = {
+        {{false}, false, 5792},
+        {{false, false, true}, false, 4096},
+        {{false, true, true}, false, 4096},
+        {{false, true}, false, 5792}, /* within the row */
+        {{false, false, true}, true, 5792},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(told) / sizeof(told[0]); i++) {
+        struct nt_row rows[2] = {
+            {.min_bytes = 1449, .max_bytes = 5792, .choice = 1, .first = 1, .last = 2},
+            {.min_bytes = told[i].follows ? 5793 : 11586, .max_bytes = 16384, .choice = 2}};
+        rows[1].first = told[i].follows ? 3 : 4;
+        rows[1].last = 4;
+        nt_compose_end(steps, told[i].kept, rows, 2);
+        assert_int_equal(rows[0].max_bytes, told[i].ends);
+        assert_int_equal(rows[0].min_bytes, 1449);
+        assert_int_equal(rows[1].max_bytes, 16384);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),      cmocka_unit_test(test_uncertain_estimates_guard),
         cmocka_unit_test(test_weights),   cmocka_unit_test(test_invariants),
-        cmocka_unit_test(test_bad_input),
+        cmocka_unit_test(test_bad_input), cmocka_unit_test(test_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

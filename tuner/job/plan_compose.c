@@ -252,14 +252,18 @@ static struct nt_effect kept_effect(const struct nt_plan *p, uint32_t point, uin
     return (struct nt_effect){.log_ratio = same ? -2 * row_gain(p->table_setting) : NAN, .se = 0};
 }
 
+/* kept_sizes: [size of the collective]: is it better kept? */
 static void fill_effects(struct nt_plan *p, uint8_t coll, const struct choices *ch,
-                         struct nt_effect *effects)
+                         struct nt_effect *effects, bool *kept_sizes)
 {
     double stake = p->table_setting == 0 ? 0 : stake_of(p, p->table_setting, false);
     size_t at = 0;
 
     for (uint32_t i = 0; i < p->npoints; i++) {
         bool kept = p->points[i].coll == coll && keeps(p, p->table_setting, i, false, stake);
+        if (p->points[i].coll == coll) {
+            *kept_sizes++ = kept;
+        }
         for (uint32_t k = 0; p->points[i].coll == coll && k < p->nmodes; k++) {
             const struct cell *c = &p->settings[p->table_setting].cells[i];
             double se0, base = search_effect(p, p->table_setting, i, p->modes[k], 0, &se0);
@@ -308,6 +312,7 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
     struct choices *ch = calloc(1, sizeof(*ch));
     struct nt_effect *effects = calloc(p->spec.nsizes * p->nmodes * MAX_CALLS, sizeof(*effects));
     double weights[NT_MAX_SIZES * NT_MODE_COUNT];
+    bool kept_sizes[NT_MAX_SIZES] = {false};
     struct nt_compose_config cfg = nt_compose_defaults;
     struct nt_row rows[NT_MAX_SIZES];
     size_t n = 0;
@@ -315,7 +320,7 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
 
     if (rc == 0) {
         collect_choices(p, coll, ch);
-        fill_effects(p, coll, ch, effects);
+        fill_effects(p, coll, ch, effects, kept_sizes);
         fill_weights(p, first_point, weights);
         cfg.min_gain = row_gain(p->table_setting);
         rc = nt_compose(&cfg,
@@ -327,6 +332,9 @@ static int compose_coll(struct nt_plan *p, uint8_t coll, uint32_t first_point, s
                                                 .weights = weights,
                                                 .tie_rank = ch->rank},
                         rows, &n, err);
+    }
+    if (rc == 0) {
+        nt_compose_end(p->spec.sizes, kept_sizes, rows, n);
     }
     for (size_t i = 0; rc == 0 && i < n && p->nrows < NT_MAX_ROWS; i++) {
         add_row(p, coll, first_point, &rows[i], ch->call[rows[i].choice]);

@@ -126,6 +126,17 @@ uint64_t nt_compose_midpoint(uint64_t a, uint64_t b)
     return mid < a ? a : mid >= b ? b - 1 : mid;
 }
 
+void nt_compose_end(const uint64_t *sizes, const bool *kept, struct nt_row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t last = rows[i].last;
+        bool served = i + 1 < n && rows[i + 1].first == last + 1;
+        if (kept[last] && !served) {
+            rows[i].max_bytes = sizes[last];
+        }
+    }
+}
+
 static void write_row(const struct plan *p, size_t end, const struct cover *c, struct nt_row *row)
 {
     const struct nt_compose_in *in = p->in;

@@ -8,6 +8,7 @@
  * Pure; memory is the caller's but for scratch (NT_E_NOMEM). Sizes are bytes, ascending.
  */
 #pragma once
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "tuner/base/err.h"
@@ -46,6 +47,11 @@ struct nt_row {
  * the smallest and largest size. Errors: NT_E_INVAL (sizes not ascending), NT_E_NOMEM. */
 NT_MUST_CHECK int nt_compose(const struct nt_compose_config *config, const struct nt_compose_in *in,
                              struct nt_row *rows, size_t *ret_rows, struct nt_err *err);
+
+/* For a table with process variables. A size that is kept as it is without them has the channels
+ * that it had: beyond it, where NCCL would open more, a row of them is a cap. So a row whose last
+ * size is one ends there, if no other row serves the next. kept: [size]. */
+void nt_compose_end(const uint64_t *sizes, const bool *kept, struct nt_row *rows, size_t n);
 
 /* Where the row of a ladder size ends and that of the next one, b > a, begins: the last byte of the
  * former. */
