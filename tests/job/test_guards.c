@@ -2,6 +2,7 @@
  */
 #include "tests/job/play.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -94,10 +95,59 @@ static void test_no_overlap(void **state)
     }
 }
 
+/* Trees take a fifth less, beside compute as much, but gangs differ by more there than its pairs
+ * can tell. */
+static double tree_in_doubt(const struct world_call *c)
+{
+    bool tree = c->x.algo == NT_TREE;
+
+    if ((c->step->m.flags & NT_M_BUSY) == 0) {
+        return tree ? 0.8 : 1;
+    }
+    return (tree ? 1.002 : 1) * (1 + 0.025 * sin((double)(c->step->gang * c->step->gang)));
+}
+
+/* Here 4 % more. */
+static double tree_too_slow(const struct world_call *c)
+{
+    bool busy = (c->step->m.flags & NT_M_BUSY) != 0;
+    return tree_in_doubt(c) * (busy && c->x.algo == NT_TREE ? 1.04 : 1);
+}
+
+/* What the guard cannot tell within its pairs is looked at for longer, and what is slower falls. */
+static void test_a_longer_look(void **state)
+{
+    unsigned longer = 0, published = 0, slow = 0;
+    (void)state;
+
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        for (int bad = 0; bad < 2; bad++) {
+            struct play p = {.spec = play_spec("256:64M", seed)};
+            const struct nt_class_result *c;
+            bool there;
+            world_init(&p.w, seed);
+            p.w.null = true;
+            p.w.factor = bad ? tree_too_slow : tree_in_doubt;
+            play(&p);
+            assert_int_equal(p.rc, 0);
+            c = play_published(&p, 512 << 10, NT_GRAPH);
+            there = c != NULL && c->call.algo == NT_TREE;
+            longer += bad == 0 && p.r->further > 0;
+            published += bad == 0 && there;
+            slow += bad == 1 && there;
+            play_done(&p);
+        }
+    }
+    print_message("%u of 12 looked at for longer, %u published, %u slow ones\n", longer, published,
+                  slow);
+    assert_true(longer >= 3 && published >= 10);
+    assert_int_equal(slow, 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_size_is_kept),
-                                       cmocka_unit_test(test_no_groups),
-                                       cmocka_unit_test(test_no_overlap)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_size_is_kept), cmocka_unit_test(test_no_groups),
+        cmocka_unit_test(test_no_overlap), cmocka_unit_test(test_a_longer_look)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

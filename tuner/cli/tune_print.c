@@ -166,5 +166,8 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
                  (double)o->search_ns / 1e9,
                  100 * (double)o->search_ns / (double)(o->grid_ns > 0 ? o->grid_ns : 1),
                  (double)o->grid_ns / 1e9, (double)o->confirm_ns / 1e9);
+    if (o->further > 0) {
+        (void)printf("%u further pairs of what the guard was in doubt of\n", o->further);
+    }
     (void)printf("profile: %s; `nccltune show %s` prints the evidence\n", path, path);
 }

@@ -598,7 +598,7 @@ static double stage_done(const struct nt_plan *p)
                                  (double)p->spec.nsettings)
                    : 1;
     case NT_CONFIRM:
-        return p->confirm.pair / (double)p->spec.pairs;
+        return p->confirm.pair / (double)(p->spec.pairs + p->confirm.further);
     default:
         return 1;
     }

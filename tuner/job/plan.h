@@ -197,6 +197,7 @@ struct nt_plan_result {
     uint64_t stage_ns[NT_STAGE_COUNT];   /* time that gangs held the GPUs */
     uint64_t grid_ns; /* what the exhaustive grid would have taken, from the job's own times */
     unsigned pairs;
+    unsigned further; /* pairs of points that the guard was in doubt of, in its last round */
 };
 
 struct nt_plan; /* opaque */

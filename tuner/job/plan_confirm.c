@@ -513,6 +513,9 @@ static uint32_t check_blocks(const struct nt_plan *p, uint32_t index)
 {
     const struct check_point *c = &p->confirm.points[index];
 
+    if (p->confirm.further > 0 && !c->longer) {
+        return 0;
+    }
     return confirm_blocks(c->kind, (enum nt_mode)c->cs.mode, c->est_ns);
 }
 
@@ -604,6 +607,40 @@ static bool once_more(struct nt_plan *p)
     return true;
 }
 
+/* Where the guard says no of points that are within it by their mean, as many pairs again, of these
+ * points alone: a gang's start and a block or two each, where a whole table may fall by one of
+ * them. The draws of a recording would not be new ones. Within a budget only where a round without
+ * the variables still has its time. */
+static bool look_longer(struct nt_plan *p)
+{
+    struct confirm *c = &p->confirm;
+    bool vars = p->settings[p->table_setting].vars[0] != '\0';
+    double all, cost;
+
+    if (c->further > 0 || p->spec.rig == NT_RIG_RECORDING || !publish_mark_doubts(p)) {
+        return false;
+    }
+    all = confirm_pace(p) * confirm_exact_ns(p);
+    cost = confirm_pace(p) * confirm_further_ns(p) * p->spec.pairs;
+    if (cost > all / 2 ||
+        (p->spec.budget_ns > 0 &&
+         (double)plan_used_ns(p) + cost + (vars ? all * LEAST_PAIRS / p->spec.pairs : 0) >
+             (double)p->spec.budget_ns)) {
+        return false;
+    }
+    c->pace = confirm_pace(p);
+    c->further = p->spec.pairs;
+    return true;
+}
+
+/* Judged by what there is. */
+static void give_up_longer(struct nt_plan *p)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        p->confirm.points[i].longer = false;
+    }
+}
+
 bool confirm_refill(struct nt_plan *p)
 {
     struct confirm *c = &p->confirm;
@@ -627,12 +664,16 @@ bool confirm_refill(struct nt_plan *p)
                              c->pair, p->spec.pairs);
             p->spec.pairs = c->pair;
         }
-        if (c->pair == p->spec.pairs) {
+        if (c->pair == p->spec.pairs + c->further && !look_longer(p)) {
             return once_more(p);
         }
     } else { /* it was lost: a fresh one in its place */
         clear_pair(p);
-        if (++c->redo > MAX_REDO) {
+        if (++c->redo > MAX_REDO && c->further > 0) {
+            give_up_longer(p);
+            return once_more(p);
+        }
+        if (c->redo > MAX_REDO) {
             plan_not_checked(p, "confirm: %u pairs were lost", c->redo);
             c->table = c->fixed = false;
             return false;
@@ -709,7 +750,7 @@ void check_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_ou
         c->of_pair[arm][n - 1] = x;
         *at = of_blocks(c->kind, c->of_pair[arm], n);
     }
-    if (c->kind == CHECK_CLASS && c->row != NONE &&
+    if (c->kind == CHECK_CLASS && c->row != NONE && p->confirm.pair < p->spec.pairs &&
         (arm == NT_ARM_DEFAULT || arm == NT_ARM_TABLE)) {
         keep_tail(p, c, arm, r);
     }

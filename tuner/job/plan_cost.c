@@ -93,26 +93,39 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
     return (uint64_t)(pair * p->spec.pairs);
 }
 
-/* The same when all points are known. */
-double confirm_exact_ns(const struct nt_plan *p)
+static double pair_ns(const struct nt_plan *p, bool further)
 {
     double pair = (double)p->start_ns * 1.5;
     unsigned baselines = p->spec.as_found[0] != '\0' ? 2 : 1;
 
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
+        if (further && !c->longer) {
+            continue;
+        }
         unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
         double factor = c->kind == CHECK_GROUP ? 1.5 : nt_case_flags(&c->cs) != 0 ? 2 : 1;
         pair += arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns);
     }
-    return pair * p->spec.pairs;
+    return pair;
+}
+
+/* The same when all points are known. */
+double confirm_exact_ns(const struct nt_plan *p)
+{
+    return pair_ns(p, false) * p->spec.pairs;
+}
+
+double confirm_further_ns(const struct nt_plan *p)
+{
+    return pair_ns(p, true);
 }
 
 /* How long pairs take, by what they were guessed to take. */
 double confirm_pace(const struct nt_plan *p)
 {
     const struct confirm *c = &p->confirm;
-    double guess = confirm_exact_ns(p) * c->pair / p->spec.pairs;
+    double guess = c->further > 0 ? 0 : confirm_exact_ns(p) * c->pair / p->spec.pairs;
 
     return guess > 0 ? (double)(plan_used_ns(p) - c->begun_ns) / guess : c->pace > 0 ? c->pace : 1;
 }

@@ -7,7 +7,12 @@
 #include "tuner/search/refine.h"
 #include "tuner/stats/stats.h"
 
-enum { MAX_ARMS = 64, MAX_CALLS = 160, MAX_PRE = 96, MAX_PAIRS = 16 };
+enum {
+    MAX_ARMS = 64,
+    MAX_CALLS = 160,
+    MAX_PRE = 96,
+    MAX_PAIRS = 32
+}; /* twice the most of a spec */
 
 /* A call that was asked for in a cell, and the arm that ran. */
 struct request {
@@ -107,6 +112,7 @@ struct check_point {
     struct nt_call asked; /* how the search asked for it: what a replay knows */
     uint32_t kept;        /* row that keeps this case of an untuned collective; NONE */
     bool not_recorded, broken[NT_ARM_COUNT];
+    bool longer;                          /* looked at in the further pairs */
     struct nt_executed ran[NT_ARM_COUNT]; /* read back in the first pair; channels 0: not */
 };
 struct row { /* before and after the confirm */
@@ -152,10 +158,12 @@ struct confirm {
     struct check_point *points;
     size_t npoints;
     uint32_t pair, redo;
+    uint32_t further; /* pairs after those of the spec, of points in doubt; 0: none */
     enum nt_arm arms[NT_ARM_COUNT];
     size_t narms;
     uint64_t begun_ns; /* used by the job when the pairs began */
-    double pace;       /* of an earlier round; 0: there was none */
+    double pace;       /* of an earlier round, or of the pairs before the further ones; 0: there
+                          was none */
     bool started, judged;
     bool again;        /* the second round: a table without the variables that the first had */
     bool table, fixed; /* products that take part: table, static */
@@ -465,6 +473,9 @@ bool kept_is_in_doubt(double log_ratio, double se, double guard, double noise);
 /* May another tuple stand in its place? */
 bool kept_is_no_slower(double log_ratio, double se, double guard);
 /* plan_publish.c */
+/* Marks the points of which the guard says no only because their pairs are too few: by their mean
+ * they are within it, and a gain hangs on them. False: there is none. */
+bool publish_mark_doubts(struct nt_plan *p);
 void publish_pairs(
     struct nt_plan *p); /* what the pairs so far say, into the result; once a round */
 /* plan_backends.c */
@@ -487,6 +498,8 @@ double confirm_beside_ns(enum check kind);
 uint32_t confirm_blocks(enum check kind, enum nt_mode m, double est_ns); /* an arm and pair */
 /* Of all pairs, by guess, when their points are known. */
 double confirm_exact_ns(const struct nt_plan *p);
+/* One more pair of the points that are looked at for longer, by guess. */
+double confirm_further_ns(const struct nt_plan *p);
 /* How long pairs took, by what was guessed; 1: there was none. */
 double confirm_pace(const struct nt_plan *p);
 /* Starts a pair of these arms in an order by chance, and queues their blocks at all points: points

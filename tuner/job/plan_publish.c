@@ -18,13 +18,28 @@ static enum nt_arm faster_baseline(const struct nt_plan *p, const struct check_p
     return p->spec.as_found[0] != '\0' && a < d ? NT_ARM_AS_FOUND : NT_ARM_DEFAULT;
 }
 
-/* Worst one-sided 95 % upper bound of log(arm / baseline); INFINITY when it cannot be told. */
-static double guard_bound(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+/* Pairs that a point has, and how sure of it a second look must be. */
+static uint32_t pairs_of(const struct nt_plan *p, const struct check_point *c)
+{
+    return p->spec.pairs + (c->longer ? p->confirm.further : 0);
+}
+
+static double sure_of(const struct check_point *c)
+{
+    return c->longer ? 0.975 : 0.95;
+}
+
+/* log(arm / baseline), worst of the baselines: its mean, and the one-sided upper bound, which is
+ * INFINITY when it cannot be told. */
+static double guard_bound_of(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm,
+                             double *ret_mean)
 {
     static const enum nt_arm baselines[] = {NT_ARM_DEFAULT, NT_ARM_AS_FOUND};
     double worst = -INFINITY;
 
+    *ret_mean = -INFINITY;
     if (c->broken[arm]) {
+        *ret_mean = INFINITY;
         return INFINITY;
     }
     for (size_t i = 0; i < 2; i++) {
@@ -32,20 +47,28 @@ static double guard_bound(const struct nt_plan *p, const struct check_point *c, 
         if (baselines[i] == NT_ARM_AS_FOUND && p->spec.as_found[0] == '\0') {
             continue;
         }
-        e = nt_estimate_pairs(c->x[arm], c->x[baselines[i]], p->spec.pairs, 0.95);
+        e = nt_estimate_pairs(c->x[arm], c->x[baselines[i]], pairs_of(p, c), sure_of(c));
         if (e.n < 2) {
+            *ret_mean = INFINITY;
             return INFINITY;
         }
         worst = fmax(worst, e.upper);
+        *ret_mean = fmax(*ret_mean, e.mean);
     }
     return worst;
+}
+
+static double guard_bound(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    double mean;
+    return guard_bound_of(p, c, arm, &mean);
 }
 
 /* Seen to be slower than the default by more than the guard allows, whatever ran, and beyond doubt:
  * a product has some hundred such points. */
 static bool shown_slower(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
 {
-    struct nt_est e = nt_estimate_pairs(c->x[arm], c->x[NT_ARM_DEFAULT], p->spec.pairs, 0.999);
+    struct nt_est e = nt_estimate_pairs(c->x[arm], c->x[NT_ARM_DEFAULT], pairs_of(p, c), 0.999);
 
     return e.n >= 2 && e.mean > log(p->spec.guard) && e.lo > 0;
 }
@@ -380,6 +403,68 @@ static bool product_is_safe(struct nt_plan *p, enum nt_arm arm, char *why, size_
     return true;
 }
 
+static bool in_doubt(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    double mean;
+    return guard_bound_of(p, c, arm, &mean) >= log(p->spec.guard) && mean < log(p->spec.guard);
+}
+
+/* Is there a class that looks faster, of a row (NONE: of any)? */
+static bool promises(const struct nt_plan *p, enum nt_arm arm, uint32_t row)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        struct nt_est e;
+        if (c->kind != CHECK_CLASS || !c->arms[arm] || (row != NONE && c->row != row)) {
+            continue;
+        }
+        e = nt_estimate_pairs(c->x[faster_baseline(p, c)], c->x[arm], p->spec.pairs, 0.99);
+        if (e.n >= 2 && e.lower > log(p->spec.margin)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Ends of rows are left out: a row that fails there ends sooner. */
+static bool fails(const struct nt_plan *p, const struct check_point *c, enum nt_arm arm)
+{
+    return c->arms[arm] && c->kind != CHECK_EDGE && !guard_holds(p, c, arm);
+}
+
+/* Does a point fail for good that takes along the whole product, or with a row, that? */
+static bool is_lost(const struct nt_plan *p, enum nt_arm arm, uint32_t row)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        const struct check_point *c = &p->confirm.points[i];
+        if ((row == NONE || (c->row == row && confirm_once(c->kind))) && fails(p, c, arm) &&
+            !in_doubt(p, c, arm)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool publish_mark_doubts(struct nt_plan *p)
+{
+    const bool takes_part[NT_ARM_COUNT] = {
+        [NT_ARM_TABLE] = p->confirm.table, [NT_ARM_STATIC] = p->confirm.fixed};
+    bool any = false;
+
+    for (int arm = 0; arm < NT_ARM_COUNT; arm++) {
+        bool rows = arm == NT_ARM_TABLE && p->settings[p->table_setting].vars[0] == '\0';
+        for (size_t i = 0; i < p->confirm.npoints && takes_part[arm]; i++) {
+            struct check_point *c = &p->confirm.points[i];
+            uint32_t of = rows ? c->row : NONE;
+            if (fails(p, c, (enum nt_arm)arm) && in_doubt(p, c, (enum nt_arm)arm) &&
+                promises(p, (enum nt_arm)arm, of) && !is_lost(p, (enum nt_arm)arm, of)) {
+                c->longer = any = true;
+            }
+        }
+    }
+    return any;
+}
+
 static void publish_static(struct nt_plan *p)
 {
     char why[96] = "";
@@ -605,6 +690,7 @@ bool publish_refill(struct nt_plan *p)
 
     plan_stop(p);
     r->pairs = p->spec.pairs;
+    r->further = p->confirm.further;
     r->grid_ns = grid_ns(p);
     for (int k = 0; k < NT_DRIFT_COUNT; k++) {
         r->drift[k] = nt_drift_of(&p->drift, (enum nt_drift_kind)k);

@@ -670,6 +670,7 @@ static void fill_outcome(struct run *r, struct nt_job_outcome *ret)
     ret->search_ns = x->stage_ns[NT_RACE] + x->stage_ns[NT_REFINE] + x->stage_ns[NT_GATE];
     ret->confirm_ns = x->stage_ns[NT_CONFIRM];
     ret->grid_ns = x->grid_ns;
+    ret->further = x->further;
     ret->totals = r->totals;
 }
 

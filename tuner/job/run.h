@@ -46,6 +46,7 @@ struct nt_job_outcome {
     struct nt_profile *profile; /* the caller frees it */
     struct nt_drive_totals totals;
     uint64_t held_ns, search_ns, confirm_ns, grid_ns; /* device time */
+    unsigned further; /* pairs of the confirm beyond its own, of points in doubt */
     uint64_t trials;
     char delivery[256];
 };
