@@ -132,12 +132,43 @@ static void test_what_was_outgrown_may_come_back(void **state)
     play_done(&p);
 }
 
+/* A recording that holds a protocol with one channel, and not with as many as NCCL takes. */
+static uint8_t own_count_not_recorded(const struct world_call *c)
+{
+    return c->call.proto == NT_SIMPLE && c->call.channels == 0 ? NT_ST_NOT_RECORDED : NT_ST_OK;
+}
+
+static void test_what_is_not_recorded_hides_nothing(void **state)
+{
+    struct play p = {.spec = play_spec("64K,512K,2M", 3)};
+    const struct nt_found *f;
+    unsigned cases = 0, held = 0;
+    (void)state;
+    world_init(&p.w, 3);
+    p.w.fault = own_count_not_recorded;
+    play(&p);
+    assert_int_equal(p.rc, 0);
+    for (; (f = nt_plan_found(p.plan, cases)) != NULL; cases++) {
+        bool there = false;
+        for (size_t i = 0; i < f->narms; i++) {
+            there = there ||
+                    (f->arms[i].executed.algo == NT_RING &&
+                     f->arms[i].executed.proto == NT_SIMPLE && f->arms[i].executed.channels == 1);
+        }
+        held += there;
+    }
+    assert_true(cases > 0);
+    assert_int_equal(held, cases);
+    play_done(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_is_timed_unseen),
         cmocka_unit_test(test_rows_were_looked_at_everywhere),
         cmocka_unit_test(test_what_was_outgrown_may_come_back),
+        cmocka_unit_test(test_what_is_not_recorded_hides_nothing),
     };
     return cmocka_run_group_tests_name("job_looks", tests, NULL, NULL);
 }

@@ -229,6 +229,8 @@ void explore_tell(struct nt_plan *p, const struct todo *t, const struct nt_plan_
     }
     if (call->algo < 0) {
         c->combo = 1;
+    } else if (r->status == NT_ST_NOT_RECORDED) {
+        c->step++; /* of this count of channels; the recording may hold others */
     } else if (!ok || (call->channels > 0 && r->executed.channels < call->channels) ||
                still_outgrown(c, call, plan_log_median(r))) {
         c->combo++; /* not there, broken, no more channels to open, or no better than before */
