@@ -309,6 +309,14 @@ static bool hangs_on_a_gang(const struct nt_race *r, uint32_t arm, uint32_t lead
     return !(d > r->config.z_drop * hypot(se, 1.0 / sqrt(r->fit.arms[leader].info)));
 }
 
+/* Has one gang alone been heard, which may have been disturbed all the while the arm was measured?
+ * What is further behind than a disturbance was seen to make a call is out all the same. */
+static bool one_gang_only(const struct nt_race *r, uint32_t arm, uint32_t leader)
+{
+    static const double DISTURBED = 0.336; /* log(1.4) */
+    return gangs_of(r, arm) == 1 && fit_apart(&r->fit, arm, leader) < DISTURBED;
+}
+
 /* Is its promise larger than that, that is worse? Where it is told without a root. */
 static bool promises_less(const struct nt_race *r, uint32_t arm, double value)
 {
@@ -337,7 +345,8 @@ static uint32_t find_alive(struct nt_race *r, uint32_t leader)
             int behind = far_behind(r, i, leader);
             rival = behind < 2;
             in = r->later ? behind < 2 : behind < 1;
-            recalled = i != 0 && behind == 2 && hangs_on_a_gang(r, i, leader);
+            recalled = i != 0 && behind == 2 &&
+                       (hangs_on_a_gang(r, i, leader) || one_gang_only(r, i, leader));
         }
         r->runners[i].recalled = recalled;
         r->recalled += recalled;
