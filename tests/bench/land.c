@@ -241,7 +241,7 @@ static bool survey_setting(struct land *l, struct land_setting *s, bool as_is)
     for (size_t i = 0; i < l->spec.nsizes * NT_MODE_COUNT && l->ncases < LAND_CASES; i++) {
         struct land_case c = {.cs = {.coll = NT_ALL_REDUCE,
                                      .bytes = l->spec.sizes[i / NT_MODE_COUNT],
-                                     .dtype = NT_BF16,
+                                     .dtype = (uint8_t)l->spec.raced_dtype,
                                      .mode = (uint8_t)(i % NT_MODE_COUNT)}};
         if (as_is && l->spec.modes[c.cs.mode]) {
             s->cases[l->ncases] = c;
@@ -394,6 +394,7 @@ int land_recording(struct land *l, struct nt_recording *rec, bool settings, cons
     *l = (struct land){.rec = rec};
     (void)snprintf(l->name, sizeof(l->name), "%s", name);
     init_spec(&l->spec);
+    l->spec.dtypes[NT_FP32] = true; /* whichever was recorded */
     rc = nt_recorded_spec(rec, &l->spec, err);
     if (rc == 0 && settings && l->spec.nsettings == 1) {
         rc = nt_fail(err, NT_E_INVAL, 0, "%s: no process settings", name);

@@ -129,7 +129,8 @@ static int make_spec(const struct truth_config *c, uint64_t seed, struct nt_spec
     s->seed = seed;
     nt_recorded_colls(c->rec, s->colls);
     s->modes[NT_EAGER] = s->modes[NT_GRAPH] = true;
-    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = s->dtypes[NT_BF16] = true;
+    s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
+    s->dtypes[NT_BF16] = s->dtypes[NT_FP32] = true; /* whichever was recorded */
     rc = nt_recorded_spec(c->rec, s, err);
     return rc == 0 ? nt_spec_finish(s, err) : rc;
 }
