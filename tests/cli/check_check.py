@@ -71,6 +71,14 @@ def check_recording(p):
         assert not (p.folder / "new.db").exists(), bad  # what cannot begin makes no database
     p.call("merge", "a.db", "--db", "new.db", says="a.db: 1 jobs")
     p.call("check", "p.json", *REC, "--fix", "NCCL_P2P_DISABLE=1", code=2, says="--fix: ")
+    # Of another type than was proved it is looked at whether it is faster, and nothing is less than what was proved.
+    def other_type(doc):
+        more_gain(doc)
+        doc["dtypes"] = ["fp32", "bf16"]
+
+    out = p.call("check", p.change("type.json", other_type), *REC, "--db", "t.db", says="it holds")
+    assert "what was proved is of fp32" in out and "96.0 %" not in out and " bf16\n" in out.splitlines()[0] + "\n", out
+    p.call("check", p.change("type.json", lambda x: x.update(dtypes=["fp32"])), *REC, code=3, says="holds no data type of the profile")
     check_unmeasured(p)
     check_site(p)
     view = p.call("query", "--view", "checks", "--format", "json")

@@ -29,6 +29,7 @@ FILES = {
 }
 RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "probes/recordings"
 TWO = [str(RECORDINGS / f"mps-sockets-r4-h200-20261129-{lease}.csv.gz") for lease in "ac"]
+TYPES = [str(RECORDINGS / f"nccl-r2-h200-202611{lease}.csv.gz") for lease in ("29-a", "30-c")]
 APART = "SELECT count(*) || ' of ' || count(DISTINCT mode) FROM noise WHERE recordings = 'import 1, import 2' AND tuples > 0 AND "
 # arguments, exit code, what stdout says, what stderr says
 CASES = [
@@ -73,6 +74,9 @@ CASES = [
     (["import", "recording", TWO[0], "--db", "r.db"], 0, [], "known already as import 1"),
     (["query", "--db", "r.db", APART + "between_recordings_pct BETWEEN 0.1 AND 50 AND best_apart_pct >= 0"], 0, ["112 of 2"], ""),
     (["query", "--db", "r.db", "--view", "noise"], 0, ["between_recordings_pct"], ""),
+    (["import", "recording", *TYPES, "--db", "t.db"], 0, [], "stored as import 2"),
+    (["query", "--db", "t.db", "SELECT count(*) || ' of ' || dtype FROM best WHERE source = 'import 2' GROUP BY dtype"], 0, [" of fp32"], ""),
+    (["query", "--db", "t.db", "SELECT count(*) || ' rows' FROM noise WHERE tuples > 0"], 0, ["0 rows"], ""),  # of two types
     (["import", "recording", "a.log", "-n"], 2, [], "a.log"),
     (["predict", "two.xml", "--nodes", "4294967295"], 2, [], "--nodes"),
     (["predict", "two.xml", "--nodes", "0"], 2, [], "--nodes: at least 1"),

@@ -17,6 +17,7 @@ CASES = [
     (REC + ["-m", "stream"], 2, "in mode stream was not recorded"),
     (REC + ["-c", "all_gather"], 2, "all_gather was not recorded"),
     (REC + ["--dtypes", "fp32"], 2, "bf16"),
+    (REC + ["--dtypes", "fp32,bf16", "--dry-run"], 0, "note: this recording holds bf16: fp32 is not raced\n"),
     (REC + ["--try", "NCCL_BUFSIZE=1"], 2, "NCCL_BUFFSIZE"),
     (REC + ["--try", "NCCL_BUFFSIZE=1048576"], 2, "NCCL_BUFFSIZE=1048576 was not recorded"),
     (REC + ["--try", "NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=2"], 2,
@@ -82,13 +83,18 @@ def check_resume(d, env):
                           ("collectives", "reduce"), ("modes", "graph")):
         code, says = tune(d, env, *REC, *db, "--" + option, other)
         assert code == 2 and f"--{option}: job 1 began with another" in says, (option, code, says)
+    code, says = tune(d, env, *REC, *db, "--dtypes", "fp32")  # the recording holds bf16
+    assert code == 2 and "--dtypes: job 1 began with another" in says, (code, says)
     for option in ("--no-groups", "--no-overlap"):
         code, says = tune(d, env, *REC, *db, option)
         assert code == 2 and f"{option}: job 1 began with another" in says, (option, code, says)
-    assert tune(d, env, *REC, *db, "--collectives", "all_reduce", "--out", "k.json") == (0, "")
+    assert tune(d, env, *REC, *db, "--collectives", "all_reduce", "--dtypes", "fp32,bf16", "--out", "k.json") == (0, "")
     assert proved(f"{d}/k.json") == proved(f"{d}/nccltune-profile.json")
     classes = proved(f"{d}/k.json")["products"]["table"]["classes"]
     assert classes and all(0.02 < c["detectable"] < 1 for c in classes), classes
+    assert tune(d, env, *REC, "--db", "m.db", "-m", "eager", "--die-after", "20")[0] == -9
+    code, says = tune(d, env, *REC, "--db", "m.db", "-m", "eager,graph", "--resume", "1")  # the default, but said
+    assert code == 2 and "--modes: job 1 began with another" in says, (code, says)
     r = subprocess.run([NCCLTUNE, "show", "99", "--db", "k.db"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
     assert r.returncode == 2 and "holds no job 99; it has 1" in r.stderr, r.stderr
     code, says = tune(d, env, *REC, *db)
@@ -116,6 +122,12 @@ def check_hostile(d, env, text):
     for args, words in ((["--rig", "recording:x"], "unknown rig"), (["--rig", "mps-sockets", "--probe", "none"], "is no program")):
         r = subprocess.run([NCCLTUNE, "record", "n.csv.gz", *args], cwd=d, env=env, capture_output=True, text=True, timeout=60)
         assert r.returncode == 2 and words in r.stderr, (args, r.returncode, r.stderr)
+    held = pathlib.Path(d, "r.csv.gz").read_bytes()
+    for dtype, words in (("fp32", "r.csv.gz holds bf16, not fp32"), ("fp33", "--dtype: unknown data type 'fp33'"), ("", "--dtype: ")):
+        r = subprocess.run([NCCLTUNE, "record", "r.csv.gz", "-n", "4", "--probe", "/bin/true", "--dtype", dtype], cwd=d, env=env,
+                           capture_output=True, text=True, timeout=60)
+        assert r.returncode == 2 and words in r.stderr, (dtype, r.returncode, r.stderr)
+    assert pathlib.Path(d, "r.csv.gz").read_bytes() == held
     left = [p.name for p in pathlib.Path(d).iterdir() if p.name.startswith("nccltune-") and p.is_dir()]
     assert not left, left
 
@@ -127,6 +139,8 @@ def check_tried_only(d, env):
     before, was = sorted(os.listdir(d)), db.read_bytes()
     assert tune(d, env, *REC, "--db", "x.db", "--out", "kept.json", "--dry-run") == (0, "")
     assert tune(d, env, *REC, "--db", "new.db", "--out", "new.json", "--dry-run") == (0, "")
+    r = subprocess.run([NCCLTUNE, "tune", *REC, "--db", "x.db", "--dry-run"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
+    assert "modes      eager graph\ntypes      bf16 raced\n" in r.stdout, r.stdout
     assert tune(d, env, *REC, "--dry-run") == (0, "")  # the folders of the usual place are not there yet
     assert sorted(os.listdir(d)) == before and kept.read_text() == "mine" and db.read_bytes() == was, os.listdir(d)
     code, says = tune(d, dict(env, XDG_STATE_HOME="/proc/none"), *REC, "--dry-run")

@@ -11,6 +11,7 @@
 #include "tests/job/truth.h"
 #include "tuner/base/cli.h"
 #include "tuner/base/json.h"
+#include "tuner/cli/recorded.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -50,6 +51,16 @@ static const struct nt_command command = {.name = "bench_truth",
                                           .defaults = &defaults,
                                           .size = sizeof(struct args)};
 
+static bool same_types(const struct nt_recording *a, const struct nt_recording *b)
+{
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        if (nt_recorded_dtype(a, (enum nt_dtype)d) != nt_recorded_dtype(b, (enum nt_dtype)d)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool same_machine(const struct nt_recording *a, const struct nt_recording *b)
 {
     struct nt_buf of_a, of_b;
@@ -65,14 +76,15 @@ static bool same_machine(const struct nt_recording *a, const struct nt_recording
     return same;
 }
 
-/* The recording of the same machine that has the most gangs to judge by; NULL: there is none. */
+/* The recording of the same machine and types that has the most gangs to judge by; NULL: there is
+ * none. */
 static const struct nt_recording *other_lease(struct nt_recording *const rec[], unsigned n,
                                               unsigned of)
 {
     const struct nt_recording *best = NULL;
 
     for (unsigned k = 0; k < n; k++) {
-        bool other = k != of && same_machine(rec[of], rec[k]);
+        bool other = k != of && same_machine(rec[of], rec[k]) && same_types(rec[of], rec[k]);
         if (other && (best == NULL || nt_recording_gangs(rec[k]) > nt_recording_gangs(best))) {
             best = rec[k];
         }

@@ -177,8 +177,16 @@ static void print_moved(const struct nt_check_outcome *o)
 
 static void print_outcome(const struct nt_profile *p, const struct nt_check_outcome *o)
 {
-    (void)printf("profile %.12s, %s, %u ranks, %u pairs\n", o->profile_hash, nt_rig_names[p->rig],
-                 p->ranks, o->pairs);
+    const char *type = o->nrows > 0 ? nt_dtype_names[o->rows[0].cs.dtype] : "";
+    bool other = o->nrows > 0 && p->dtypes.n > 0 && strcmp(type, p->dtypes.v[0]) != 0;
+
+    (void)printf("profile %.12s, %s, %u ranks, %u pairs%s%s\n", o->profile_hash,
+                 nt_rig_names[p->rig], p->ranks, o->pairs, o->nrows > 0 ? ", " : "", type);
+    if (other) {
+        (void)printf("what was proved is of %s, which is not recorded here: looked at is %s, which "
+                     "the rows serve too\n",
+                     p->dtypes.v[0], type);
+    }
     for (size_t i = 0; i < o->ndiffers; i++) {
         (void)printf("differs: %s\n", o->differs[i].text);
     }

@@ -3,6 +3,7 @@
 #include "tuner/base/text.h"
 #include "tuner/cli/commands.h"
 #include "tuner/cli/env.h"
+#include "tuner/cli/recorded.h"
 #include "tuner/cli/where.h"
 #include "tuner/job/drive.h"
 #include "tuner/job/record.h"
@@ -305,20 +306,29 @@ static int make_spec(struct rec *r, struct nt_err *err)
     return rc == 0 ? nt_spec_finish(s, err) : rc;
 }
 
-/* Gangs are numbered on from those that the file holds already. */
-static uint64_t first_gang(const char *path)
+/* Gangs are numbered on from those that the file holds already, which must be of the same type: a
+ * recording holds one. A file that cannot be read is the recorder's to speak of. */
+static int first_gang(const char *path, enum nt_dtype dtype, uint64_t *ret, struct nt_err *err)
 {
     struct nt_recording *old = NULL;
     uint64_t last = 0;
+    int rc = 0;
 
     if (access(path, F_OK) == 0 && nt_recording_load(path, &old, NULL) == 0) {
         for (size_t i = 0; i < nt_recording_gangs(old); i++) {
             uint64_t g = nt_recording_gang(old, i)->gang;
             last = g > last ? g : last;
         }
+        for (int d = 0; d < NT_DTYPE_COUNT && rc == 0; d++) {
+            if (d != (int)dtype && nt_recorded_dtype(old, (enum nt_dtype)d)) {
+                rc = nt_fail(err, NT_E_INVAL, 0, "%.200s holds %s, not %s: name another file", path,
+                             nt_dtype_names[d], nt_dtype_names[dtype]);
+            }
+        }
     }
     nt_recording_free(old);
-    return last + 1;
+    *ret = last + 1;
+    return rc;
 }
 
 static int drive(struct rec *r, const char *probe, const char *dir, struct nt_err *err)
@@ -379,6 +389,7 @@ static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_
     struct nt_workdir work = {0};
     struct nt_record_progress p;
     char probe[PATH_MAX] = "";
+    uint64_t first = 1;
     int rc;
     (void)nargs;
 
@@ -391,7 +402,8 @@ static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_
     nt_env_init(&r->env);
     rc = make_spec(r, err);
     rc = rc == 0 ? find_probe(r->a->probe, probe, sizeof(probe), err) : rc;
-    rc = rc == 0 ? nt_record_new(&r->spec, r->a->gangs, first_gang(r->path), &r->plan, err) : rc;
+    rc = rc == 0 ? first_gang(r->path, r->spec.raced_dtype, &first, err) : rc;
+    rc = rc == 0 ? nt_record_new(&r->spec, r->a->gangs, first, &r->plan, err) : rc;
     rc = rc == 0 ? nt_workdir_make(getenv("TMPDIR"), &work, err) : rc;
     rc = rc == 0 ? drive(r, probe, work.path, err) : rc;
     nt_workdir_remove(&work);

@@ -43,9 +43,6 @@ static const struct tune_args defaults = {.resume = NO_RESUME,
                                           .rig = "auto",
                                           .collectives = NULL,
                                           .sizes = NULL,
-                                          .modes = "eager,graph",
-                                          .dtypes = "bf16,fp32",
-                                          .effort = "standard",
                                           .out = "nccltune-profile.json",
                                           .format = "text",
                                           .pace = "none",
@@ -196,9 +193,24 @@ static int keep_source(struct tune *t, bool null, struct nt_err *err)
     return 0;
 }
 
+/* Types that were named, and are not in the recording. */
+static void note_dropped_types(const struct tune *t, const struct nt_spec *asked)
+{
+    const struct nt_spec *s = &t->spec;
+
+    for (int d = 0; t->a->dtypes != NULL && d < NT_DTYPE_COUNT; d++) {
+        if (asked->dtypes[d] && !s->dtypes[d]) {
+            (void)fprintf(stderr, "note: this recording holds %s: %s is not %s\n",
+                          nt_dtype_names[s->raced_dtype], nt_dtype_names[d],
+                          d == (int)asked->raced_dtype ? "raced" : "looked at");
+        }
+    }
+}
+
 static int use_recording(struct tune *t, const char *name, struct nt_err *err)
 {
     struct nt_recording *rec = NULL;
+    const struct nt_spec asked = t->spec;
     int rc = nt_where_recording(name, t->recording, sizeof(t->recording), err);
     size_t n;
 
@@ -208,6 +220,9 @@ static int use_recording(struct tune *t, const char *name, struct nt_err *err)
     rc = rc == 0 && t->a->try.n > 0 ? nt_env_settings(&t->env, &t->spec, &t->a->try, err) : rc;
     rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
     nt_recording_free(rec);
+    if (rc == 0) {
+        note_dropped_types(t, &asked);
+    }
     n = stand_in_args(t);
     if (t->a->null) {
         t->args[n++] = "--null";
@@ -416,13 +431,20 @@ static int weigh(struct tune *t, struct nt_err *err)
     return rc;
 }
 
+/* Options that a job keeps have no default of their own: what was given and what was not must be
+ * told apart when it goes on. */
+static const char *or_usual(const char *given, const char *usual)
+{
+    return given != NULL ? given : usual;
+}
+
 static int make_spec(struct tune *t, struct nt_err *err)
 {
     static const char *const rigs[] = {"auto",           "nccl",           "mps-sockets", "mps-p2p",
                                        "recording:NAME", "model:TOPO.xml", NULL};
     const struct tune_args *a = t->a;
     struct nt_spec *s = &t->spec;
-    int rc, effort = nt_vocab_find(nt_effort_names, "effort", a->effort, err);
+    int rc, effort = nt_vocab_find(nt_effort_names, "effort", or_usual(a->effort, "standard"), err);
 
     nt_spec_init(s);
     s->effort = (enum nt_effort)effort;
@@ -436,12 +458,14 @@ static int make_spec(struct tune *t, struct nt_err *err)
     s->places[NT_OUT_OF_PLACE] = s->places[NT_IN_PLACE] = true;
     rc = take_colls(t, err);
     rc = rc == 0 ? take_backends(t, err) : rc;
-    rc = rc == 0
-             ? nt_wrap(err,
-                       nt_spec_set(a->modes, nt_mode_names, "mode", s->modes, NT_MODE_COUNT, err),
-                       "--modes")
-             : rc;
-    rc = rc == 0 ? nt_wrap(err, nt_spec_set_dtypes(s, a->dtypes, err), "--dtypes") : rc;
+    rc = rc == 0 ? nt_wrap(err,
+                           nt_spec_set(or_usual(a->modes, "eager,graph"), nt_mode_names, "mode",
+                                       s->modes, NT_MODE_COUNT, err),
+                           "--modes")
+                 : rc;
+    rc = rc == 0 ? nt_wrap(err, nt_spec_set_dtypes(s, or_usual(a->dtypes, "bf16,fp32"), err),
+                           "--dtypes")
+                 : rc;
     rc = rc == 0 && a->sizes != NULL ? nt_spec_add_sizes(s, a->sizes, err) : rc;
     rc = rc == 0 ? nt_over_open(&a->on, &t->over, err) : rc;
     rc = rc == 0 ? nt_over_each(&t->over, s, err) : rc;
@@ -710,7 +734,7 @@ static int resume_spec(struct tune *t, struct nt_err *err)
     struct nt_store *store = NULL;
     struct found_spec f = {.database = path};
     struct nt_spec now;
-    const struct nt_resumed given = kept_options(t->a), usual = kept_options(&defaults);
+    const struct nt_resumed given = kept_options(t->a);
     int rc = nt_store_default_path(t->a->db, false, path, sizeof(path), err);
 
     rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
@@ -742,7 +766,8 @@ static int resume_spec(struct tune *t, struct nt_err *err)
         rc = rc == 0 ? nt_where_plugin("tuner", t->plugin, sizeof(t->plugin), err) : rc;
         rc = rc == 0 ? find_ranks(t, err) : rc;
     }
-    return rc == 0 ? nt_resumed_check(&given, &usual, &t->spec, &t->env, t->a->resume, err) : rc;
+    return rc == 0 ? nt_resumed_check(&given, defaults.seed, &t->spec, &t->env, t->a->resume, err)
+                   : rc;
 }
 
 const struct nt_command nt_cmd_tune = {

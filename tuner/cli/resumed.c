@@ -62,23 +62,22 @@ static int take(const struct nt_resumed *g, struct nt_env *env, struct nt_spec *
     return rc == 0 && g->try->n > 0 ? nt_env_settings(env, x, g->try, err) : rc;
 }
 
-static const char *unusual(const char *given, const char *usual)
+/* A recording holds one type, whatever else was asked for beside it. */
+static bool other_types(const struct nt_spec *x, const struct nt_spec *s)
 {
-    return given != NULL && usual != NULL && strcmp(given, usual) == 0 ? NULL : given;
+    if (s->rig == NT_RIG_RECORDING) {
+        return !x->dtypes[s->raced_dtype];
+    }
+    return memcmp(x->dtypes, s->dtypes, sizeof(x->dtypes)) != 0 || x->raced_dtype != s->raced_dtype;
 }
 
-int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
-                     const struct nt_spec *s, struct nt_env *env, int64_t job, struct nt_err *err)
+int nt_resumed_check(const struct nt_resumed *given, uint64_t usual_seed, const struct nt_spec *s,
+                     struct nt_env *env, int64_t job, struct nt_err *err)
 {
-    struct nt_resumed own = *given;
-    const struct nt_resumed *g = &own;
+    const struct nt_resumed *g = given;
     struct nt_spec x;
-    int rc;
+    int rc = take(g, env, &x, err);
 
-    own.modes = unusual(given->modes, usual->modes);
-    own.dtypes = unusual(given->dtypes, usual->dtypes);
-    own.effort = unusual(given->effort, usual->effort);
-    rc = take(g, env, &x, err);
     const struct {
         const char *option;
         bool other;
@@ -87,11 +86,10 @@ int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *us
         {"effort", g->effort != NULL && x.effort != s->effort},
         {"collectives", g->collectives != NULL && memcmp(x.colls, s->colls, sizeof(x.colls)) != 0},
         {"modes", g->modes != NULL && memcmp(x.modes, s->modes, sizeof(x.modes)) != 0},
-        {"dtypes", g->dtypes != NULL && (memcmp(x.dtypes, s->dtypes, sizeof(x.dtypes)) != 0 ||
-                                         x.raced_dtype != s->raced_dtype)},
+        {"dtypes", g->dtypes != NULL && other_types(&x, s)},
         {"sizes", g->sizes != NULL && !(sizes_within(&x, s) && sizes_within(s, &x))},
         {"try", g->try->n > 0 && !same_settings(&x, s)},
-        {"seed", g->seed != usual->seed && g->seed != s->seed},
+        {"seed", g->seed != usual_seed && g->seed != s->seed},
         {"budget", g->budget_ns != 0 && g->budget_ns != s->budget_ns},
         {"max-memory", g->max_memory != 0 && g->max_memory != s->max_memory_bytes},
         {"no-groups", g->no_groups && !s->no_groups},

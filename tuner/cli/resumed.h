@@ -12,9 +12,9 @@ struct nt_resumed {
     bool no_groups, no_overlap;
 };
 
-/* NT_E_INVAL with the option that `spec`, the job's own, contradicts. What is as in `usual` counts
- * as not given. */
-NT_MUST_CHECK int nt_resumed_check(const struct nt_resumed *given, const struct nt_resumed *usual,
+/* NT_E_INVAL with the option that `spec`, the job's own, contradicts. usual_seed: counts as not
+ * given. */
+NT_MUST_CHECK int nt_resumed_check(const struct nt_resumed *given, uint64_t usual_seed,
                                    const struct nt_spec *spec, struct nt_env *env, int64_t job,
                                    struct nt_err *err);
 /* File name of what --probe names, whatever folder it is in; "": not given, the installed one. */

@@ -51,6 +51,15 @@ void nt_tune_print_plan(const struct nt_spec *s)
     for (int i = 0; i < NT_COLL_COUNT; i++) {
         (void)printf("%s%s", s->colls[i] ? " " : "", s->colls[i] ? nt_coll_names[i] : "");
     }
+    (void)printf("\nmodes     ");
+    for (int i = 0; i < NT_MODE_COUNT; i++) {
+        (void)printf("%s%s", s->modes[i] ? " " : "", s->modes[i] ? nt_mode_names[i] : "");
+    }
+    (void)printf("\ntypes      %s raced", nt_dtype_names[s->raced_dtype]);
+    for (int i = 0; i < NT_DTYPE_COUNT; i++) {
+        bool guards = s->dtypes[i] && i != (int)s->raced_dtype;
+        (void)printf("%s%s", guards ? ", " : "", guards ? nt_dtype_names[i] : "");
+    }
     (void)printf("\nbackends  ");
     for (int i = 0; i < NT_BACKEND_COUNT; i++) {
         (void)printf("%s%s", s->backends[i] ? " " : "", s->backends[i] ? nt_backend_names[i] : "");

@@ -365,7 +365,12 @@ static int plan(struct check *c, struct nt_err *err)
     spec.vars = c->vars;
     for (size_t i = 0; i < c->o->nrows && c->c->resolve != NULL; i++) {
         struct nt_check_row *r = &c->o->rows[i];
+        uint8_t dtype = r->cs.dtype;
         c->c->resolve(c->c->data, c->vars, &r->cs, &r->executed, &r->asked);
+        if (r->cs.dtype != dtype) { /* its times were proved of another type */
+            r->was = r->was_hi = r->was_default_ns = r->was_tuned_ns = NAN;
+            r->was_lo = 0;
+        }
     }
     nt_check_controls(c->o->controls);
     return nt_check_plan_new(&spec, &c->plan, err);

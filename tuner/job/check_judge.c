@@ -200,6 +200,11 @@ void nt_check_row_judge(struct nt_check_row *r, const double *log_default, const
     }
     if (r->most < drifts) {
         r->verdict = NT_CK_DRIFTED;
+        if (isnan(r->was)) {
+            (void)snprintf(r->why, sizeof(r->why),
+                           "slower: faster was proved, now %.1f %% less time", percent(x->mean));
+            return;
+        }
         (void)snprintf(r->why, sizeof(r->why), "%s: %.1f %% less time was proved, now %.1f %%",
                        r->most < 0 ? "slower"
                        : x->lo > 0 ? "less"

@@ -43,7 +43,8 @@ struct nt_check_row {
     struct nt_call call;           /* what the row asks */
     struct nt_executed executed;   /* what it ran when it was proved; channels 0: not known */
     struct nt_call asked;          /* what a replay is asked: a call that was recorded */
-    double was, was_lo, was_hi;    /* ratio that was proved; NAN: not known */
+    /* Ratio that was proved, and times; NAN: not known of this data type, was_lo is 0 then. */
+    double was, was_lo, was_hi;
     double was_default_ns, was_tuned_ns;
     bool gains; /* faster was proved; else only that it is no slower */
     /* found */

@@ -58,6 +58,7 @@ static int last_row(void *data, unsigned ncols, const char *const *names, const 
         const struct nt_check_row *r = &o->rows[i];
         if (strcmp(text_of(&v[1]), nt_coll_names[r->cs.coll]) == 0 &&
             strcmp(text_of(&v[3]), nt_mode_names[r->cs.mode]) == 0 &&
+            strcmp(text_of(&v[8]), nt_dtype_names[r->cs.dtype]) == 0 &&
             (uint64_t)int_of(&v[2]) == r->cs.bytes) {
             o->moves[i].default_last = nt_check_move(&r->log_default, real_of(&v[4]));
             o->moves[i].tuned_last = nt_check_move(&r->log_tuned, real_of(&v[5]));
@@ -70,7 +71,7 @@ static int look_back(struct nt_store *s, struct nt_check_outcome *o, struct nt_e
 {
     static const char sql[] =
         "SELECT r.id, c.collective, c.bytes, c.mode, w.default_ns, w.tuned_ns, r.copy_ns,"
-        " r.launch_ns FROM checkrun AS r JOIN checkrow AS w ON w.check_id = r.id"
+        " r.launch_ns, c.dtype FROM checkrun AS r JOIN checkrow AS w ON w.check_id = r.id"
         " JOIN cases AS c ON c.id = w.case_id WHERE r.id ="
         " (SELECT id FROM checkrun WHERE profile = ?1 ORDER BY at_ms DESC, id DESC LIMIT 1)";
     const struct nt_value hash = {
