@@ -32,8 +32,9 @@ const struct nt_race_config nt_race_defaults = {
     .seed = 1,
 };
 
-enum { FEW = 3 };                  /* are measured best … */
-static const double OTHERS = 0.25; /* … the other contenders by so much of that */
+static const double DISTURBED = 1.4; /* no disturbance was seen to do more to a call */
+enum { FEW = 3 };                    /* are measured best … */
+static const double OTHERS = 0.25;   /* … the other contenders by so much of that */
 
 struct runner {
     double prior, boost;
@@ -300,21 +301,13 @@ static int far_behind(const struct nt_race *r, uint32_t arm, uint32_t leader)
     return d / se > r->belief.by[belief_degrees(f, arm, leader, se)].drop ? 2 : d / se > few;
 }
 
-/* Would the arm not be behind the leader by z_drop but for what one gang says of it, or of one gang
- * all blocks but the fastest? */
+/* Is it by one gang alone, the only one or the worst, which may have been disturbed throughout? */
 static bool hangs_on_a_gang(const struct nt_race *r, uint32_t arm, uint32_t leader)
 {
     double se, effect = fit_effect_at_best(&r->fit, arm, &se);
     double d = effect - r->fit.arms[leader].effect - r->margin;
-    return !(d > r->config.z_drop * hypot(se, 1.0 / sqrt(r->fit.arms[leader].info)));
-}
-
-/* Has one gang alone been heard, which may have been disturbed all the while the arm was measured?
- * What is further behind than a disturbance was seen to make a call is out all the same. */
-static bool one_gang_only(const struct nt_race *r, uint32_t arm, uint32_t leader)
-{
-    static const double DISTURBED = 0.336; /* log(1.4) */
-    return gangs_of(r, arm) == 1 && fit_apart(&r->fit, arm, leader) < DISTURBED;
+    return (gangs_of(r, arm) == 1 && fit_apart(&r->fit, arm, leader) < log(DISTURBED)) ||
+           !(d > r->config.z_drop * hypot(se, 1.0 / sqrt(r->fit.arms[leader].info)));
 }
 
 /* Is its promise larger than that, that is worse? Where it is told without a root. */
@@ -345,8 +338,7 @@ static uint32_t find_alive(struct nt_race *r, uint32_t leader)
             int behind = far_behind(r, i, leader);
             rival = behind < 2;
             in = r->later ? behind < 2 : behind < 1;
-            recalled = i != 0 && behind == 2 &&
-                       (hangs_on_a_gang(r, i, leader) || one_gang_only(r, i, leader));
+            recalled = i != 0 && behind == 2 && hangs_on_a_gang(r, i, leader);
         }
         r->runners[i].recalled = recalled;
         r->recalled += recalled;
