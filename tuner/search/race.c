@@ -32,9 +32,8 @@ const struct nt_race_config nt_race_defaults = {
     .seed = 1,
 };
 
-static const double DISTURBED = 1.4; /* no disturbance was seen to do more to a call */
-enum { FEW = 3 };                    /* are measured best … */
-static const double OTHERS = 0.25;   /* … the other contenders by so much of that */
+enum { FEW = 3 };                  /* are measured best … */
+static const double OTHERS = 0.25; /* … the other contenders by so much of that */
 
 struct runner {
     double prior, boost;
@@ -273,7 +272,7 @@ static void take_stock(struct nt_race *r)
 
 /* Comparisons with squares stand in for those with roots and quotients where they are this far from
  * equal: more than rounding can do. */
-static const double SURELY = 1 + 1e-9;
+static const double SURELY = 1 + 1e-9, DISTURBED = 0.336; /* log(1.4): the most, as was seen */
 
 /* Is an arm slower than the leader beyond the margin? 0: not for sure, 1: by z_drop in gangs like
  * these, 2: in all. One of whom nothing is known is not. Most are far from either bound, which
@@ -306,7 +305,7 @@ static bool hangs_on_a_gang(const struct nt_race *r, uint32_t arm, uint32_t lead
 {
     double se, effect = fit_effect_at_best(&r->fit, arm, &se);
     double d = effect - r->fit.arms[leader].effect - r->margin;
-    return (gangs_of(r, arm) == 1 && fit_apart(&r->fit, arm, leader) < log(DISTURBED)) ||
+    return (gangs_of(r, arm) == 1 && fit_apart(&r->fit, arm, leader) < DISTURBED) ||
            !(d > r->config.z_drop * hypot(se, 1.0 / sqrt(r->fit.arms[leader].info)));
 }
 
