@@ -1,8 +1,8 @@
 /* What the guard looks at beside sizes and modes: what users may leave out, and what a row keeps.
  */
 #include "tests/job/play.h"
+#include "tuner/base/rng.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,7 +104,8 @@ static double tree_in_doubt(const struct world_call *c)
     if ((c->step->m.flags & NT_M_BUSY) == 0) {
         return tree ? 0.8 : 1;
     }
-    return (tree ? 1.002 : 1) * (1 + 0.025 * sin((double)(c->step->gang * c->step->gang)));
+    return (tree ? 1.002 : 1) *
+           (1 + 0.06 * ((double)(nt_mix(c->step->gang, 3) % 1000) / 1000 - 0.5));
 }
 
 /* Here 4 % more. */
@@ -140,7 +141,7 @@ static void test_a_longer_look(void **state)
     }
     print_message("%u of 12 looked at for longer, %u published, %u slow ones\n", longer, published,
                   slow);
-    assert_true(longer >= 3 && published >= 10);
+    assert_true(longer >= 3 && published >= 8);
     assert_int_equal(slow, 0);
 }
 

@@ -252,7 +252,7 @@ static double wide_runs_the_same_small(const struct world_call *c)
 /* Beside compute a block may have waited for a product, whatever ran in it. */
 static double waits_now_and_then(const struct world_call *c)
 {
-    bool waits = (c->step->m.flags & NT_M_BUSY) != 0 && nt_mix(c->measure, 7) % 8 == 0;
+    bool waits = (c->step->m.flags & NT_M_BUSY) != 0 && nt_mix(c->measure, 7) % 12 == 0;
     return (waits ? 1000 : 1) * (tree(c) ? 1.2 : 1);
 }
 

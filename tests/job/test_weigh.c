@@ -96,6 +96,7 @@ static double wide_helps_1m(const struct world_call *c)
 
 static void test_weights_decide(void **state)
 {
+    enum { SEEDS = 8 };
     static const struct {
         const char *name;
         uint64_t bytes; /* all the workload's calls; 0: no workload */
@@ -108,34 +109,35 @@ static void test_weights_decide(void **state)
     (void)state;
 
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct play p = {.spec = play_spec(LADDER, 1)};
-        bool chosen;
-        world_init(&p.w, 1);
-        p.w.factor = wide_helps_1m;
-        p.w.block_sd = p.w.gang_sd = 0.004;
-        p.w.interaction_sd = 0.001;
-        (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
-        p.spec.nsettings = 2;
-        if (rows[i].bytes != 0) {
-            struct nt_workload w = workload(4, NT_GRAPH, &rows[i].bytes, &count, 1);
-            double covered;
-            assert_int_equal(nt_weigh(&p.spec, &w, &covered, NULL), 0);
-        }
-        play(&p);
-        assert_int_equal(p.rc, 0);
-        play_never_worse(&p);
-        chosen = strstr(p.r->static_vars, CHANNELS) != NULL;
-        for (size_t k = 0; k < p.r->nsettings; k++) {
-            const struct nt_setting_score *x = &p.r->settings[k];
-            /* a few gangs score it: of 39 seeds the second row has sd 0.023, and 24 take it */
-            if (strcmp(x->vars, CHANNELS) == 0 && fabs(x->static_gain - rows[i].gain) > 0.036) {
-                fail_msg("%s: scored %g", rows[i].name, x->static_gain);
+        unsigned chosen = 0;
+        double score = 0;
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct play p = {.spec = play_spec(LADDER, seed)};
+            world_init(&p.w, seed);
+            p.w.factor = wide_helps_1m;
+            p.w.block_sd = p.w.gang_sd = 0.004;
+            p.w.interaction_sd = 0.001;
+            (void)snprintf(p.spec.settings[1], NT_SETTING_LEN, "%s", CHANNELS);
+            p.spec.nsettings = 2;
+            if (rows[i].bytes != 0) {
+                struct nt_workload w = workload(4, NT_GRAPH, &rows[i].bytes, &count, 1);
+                double covered;
+                assert_int_equal(nt_weigh(&p.spec, &w, &covered, NULL), 0);
             }
+            play(&p);
+            assert_int_equal(p.rc, 0);
+            play_never_worse(&p);
+            chosen += strstr(p.r->static_vars, CHANNELS) != NULL;
+            for (size_t k = 0; k < p.r->nsettings; k++) {
+                const struct nt_setting_score *x = &p.r->settings[k];
+                score += strcmp(x->vars, CHANNELS) == 0 ? x->static_gain / SEEDS : 0;
+            }
+            play_done(&p);
         }
-        if (chosen != rows[i].chosen) {
-            fail_msg("%s: static '%s'", rows[i].name, p.r->static_vars);
+        /* a few gangs score it: in one job with sd 0.023, and not all take it */
+        if (fabs(score - rows[i].gain) > 0.036 || (rows[i].chosen ? chosen < 2 : chosen > 0)) {
+            fail_msg("%s: scored %g, taken by %u of %d", rows[i].name, score, chosen, SEEDS);
         }
-        play_done(&p);
     }
 }
 
