@@ -71,13 +71,11 @@ static bool other_types(const struct nt_spec *x, const struct nt_spec *s)
     return memcmp(x->dtypes, s->dtypes, sizeof(x->dtypes)) != 0 || x->raced_dtype != s->raced_dtype;
 }
 
-int nt_resumed_check(const struct nt_resumed *given, uint64_t usual_seed, const struct nt_spec *s,
+int nt_resumed_check(const struct nt_resumed *g, uint64_t usual_seed, const struct nt_spec *s,
                      struct nt_env *env, int64_t job, struct nt_err *err)
 {
-    const struct nt_resumed *g = given;
     struct nt_spec x;
     int rc = take(g, env, &x, err);
-
     const struct {
         const char *option;
         bool other;

@@ -607,6 +607,16 @@ static bool once_more(struct nt_plan *p)
     return true;
 }
 
+/* Every point is judged by the pairs that all have. */
+static void look_no_longer(struct nt_plan *p)
+{
+    for (size_t i = 0; i < p->confirm.npoints; i++) {
+        p->confirm.points[i].longer = false;
+    }
+    p->confirm.pair = p->spec.pairs;
+    p->confirm.further = 0;
+}
+
 /* Where the guard says no of points that are within it by their mean, as many pairs again, of these
  * points alone: a gang's start and a block or two each, where a whole table may fall by one of
  * them. The draws of a recording would not be new ones. Within a budget only where a round without
@@ -626,19 +636,12 @@ static bool look_longer(struct nt_plan *p)
         (p->spec.budget_ns > 0 &&
          (double)plan_used_ns(p) + cost + (vars ? all * LEAST_PAIRS / p->spec.pairs : 0) >
              (double)p->spec.budget_ns)) {
+        look_no_longer(p);
         return false;
     }
     c->pace = confirm_pace(p);
     c->further = p->spec.pairs;
     return true;
-}
-
-/* Judged by what there is. */
-static void give_up_longer(struct nt_plan *p)
-{
-    for (size_t i = 0; i < p->confirm.npoints; i++) {
-        p->confirm.points[i].longer = false;
-    }
 }
 
 bool confirm_refill(struct nt_plan *p)
@@ -670,7 +673,7 @@ bool confirm_refill(struct nt_plan *p)
     } else { /* it was lost: a fresh one in its place */
         clear_pair(p);
         if (++c->redo > MAX_REDO && c->further > 0) {
-            give_up_longer(p);
+            look_no_longer(p);
             return once_more(p);
         }
         if (c->redo > MAX_REDO) {

@@ -93,6 +93,7 @@ uint64_t confirm_cost_ns(const struct nt_plan *p)
     return (uint64_t)(pair * p->spec.pairs);
 }
 
+/* A pair of all points, or of those alone that are looked at for longer. */
 static double pair_ns(const struct nt_plan *p, bool further)
 {
     double pair = (double)p->start_ns * 1.5;
@@ -100,12 +101,11 @@ static double pair_ns(const struct nt_plan *p, bool further)
 
     for (size_t i = 0; i < p->confirm.npoints; i++) {
         const struct check_point *c = &p->confirm.points[i];
-        if (further && !c->longer) {
-            continue;
-        }
         unsigned arms = baselines + c->arms[NT_ARM_TABLE] + c->arms[NT_ARM_STATIC];
         double factor = c->kind == CHECK_GROUP ? 1.5 : nt_case_flags(&c->cs) != 0 ? 2 : 1;
-        pair += arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns);
+        pair += !further || c->longer
+                    ? arms * blocks_ns(c->kind, (enum nt_mode)c->cs.mode, factor * c->est_ns)
+                    : 0;
     }
     return pair;
 }

@@ -7,12 +7,8 @@
 #include "tuner/search/refine.h"
 #include "tuner/stats/stats.h"
 
-enum {
-    MAX_ARMS = 64,
-    MAX_CALLS = 160,
-    MAX_PRE = 96,
-    MAX_PAIRS = 32
-}; /* twice the most of a spec */
+enum { MAX_ARMS = 64, MAX_CALLS = 160, MAX_PRE = 96 };
+enum { MAX_PAIRS = 32 }; /* twice the most of a spec: points in doubt have as many again */
 
 /* A call that was asked for in a cell, and the arm that ran. */
 struct request {
