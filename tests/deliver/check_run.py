@@ -557,7 +557,7 @@ class Install(Case):
         stays.chmod(0o755)
         start = time.monotonic()
         self.install("--python", stays, rc=2)
-        self.assertLess(time.monotonic() - start, 10)
+        self.assertLess(time.monotonic() - start, 60)
         self.assertEqual(self.files(), [])
 
     def test_nothing_of_the_packages_is_run(self):

@@ -343,7 +343,7 @@ class Gangs(unittest.TestCase):
             begin = time.monotonic()
             got = g.measure(backend="custom-allreduce", deadline_ms=1000)
             self.assertEqual([r.get("status") for r in got], ["timeout", None])
-            self.assertLess(time.monotonic() - begin, 10)
+            self.assertLess(time.monotonic() - begin, 60)
             self.assertNotEqual(g.ranks[1].wait(5), 0)
             self.assertIn("faulty.py", g.said())
 

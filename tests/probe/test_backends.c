@@ -245,7 +245,7 @@ static void test_hang_is_given_up(void **state)
         assert_int_equal(got[0].result.count, 0);
         assert_int_equal(got[1].result.count, 0);
         assert_true(got[0].result.status == NT_ST_TIMEOUT || got[1].result.status == NT_ST_TIMEOUT);
-        assert_true(ranks_now_ms() - begin < 8000);
+        assert_true(ranks_now_ms() - begin < 30000);
         ranks_results_done(&r, got);
         ranks_kill(&r);
     }
