@@ -151,6 +151,15 @@ def check_history(p):
     assert "999.1" in c["differs"] and c["differs"].startswith("driver was"), c
     assert c["gain_before"] > c["gain_after"], c
     p.call("check", "p.json", "--history", says="is 999.1")
+    with sqlite3.connect(p.env["NCCLTUNE_DB"]) as db:  # the newest three are of another type: no step, they are told of alone
+        for case, in db.execute("SELECT DISTINCT case_id FROM checkrow").fetchall():
+            db.execute("INSERT INTO cases (collective, bytes, dtype, place, mode) SELECT collective, bytes, 'fp16', place, mode FROM cases"
+                       " WHERE id = ?", (case,))
+            db.execute("UPDATE checkrow SET case_id = last_insert_rowid() WHERE case_id = ? AND check_id >= ?", (case, ids[-3]))
+    db.close()
+    p.call("check", "p.json", "--history", says=f"{len(ids) - 3} more of another type than fp16 are left out")
+    d = json.loads(p.call("check", "p.json", "--history", "--format", "json"))
+    assert [c["dtype"] for c in d["checks"]] == ["fp16"] * 3 and d["changes"] == [] and d["other_types"] == len(ids) - 3, d
 
 
 def check_machine(p):

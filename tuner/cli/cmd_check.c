@@ -406,7 +406,8 @@ static int find_changes(const struct nt_check_point *points, size_t n, uint64_t 
     return rc;
 }
 
-static void print_history(const struct nt_check_point *points, size_t n, const struct changes *c)
+static void print_history(const struct nt_check_point *points, size_t n, size_t others,
+                          const struct changes *c)
 {
     struct nt_buf b;
 
@@ -431,6 +432,10 @@ static void print_history(const struct nt_check_point *points, size_t n, const s
     if (c->n == 0) {
         nt_buf_printf(&b, "no change that %zu checks can tell from chance\n", n);
     }
+    if (others > 0) {
+        nt_buf_printf(&b, "%zu more of another type than %s are left out\n", others,
+                      points[0].dtype);
+    }
     (void)fputs(nt_buf_str(&b), stdout);
     nt_buf_done(&b);
 }
@@ -451,34 +456,48 @@ static json_t *change_json(const struct nt_check_point *points, const struct nt_
     return o;
 }
 
-static int history_json(const struct nt_check_point *points, size_t n, const struct changes *c,
-                        struct nt_err *err)
+static int history_json(const struct nt_check_point *points, size_t n, size_t others,
+                        const struct changes *c, struct nt_err *err)
 {
     json_t *list = json_array(), *changes = json_array();
 
     for (size_t i = 0; i < n; i++) {
         const struct nt_check_point *p = &points[i];
         (void)json_array_append_new(
-            list, json_pack("{s:I, s:s, s:s, s:o, s:i, s:o, s:o, s:s, s:s, s:s, s:s, s:s}", "check",
-                            (json_int_t)p->check, "at", p->at, "verdict", p->verdict, "gain",
-                            number(percent(p->ratio) / 100), "rows", (int)p->rows, "copy_gbps",
-                            number(p->copy_gbps), "launch_us", number(p->launch_us), "nccl",
-                            p->nccl, "driver", p->driver, "health", p->health, "identity",
-                            p->identity, "host", p->host));
+            list, json_pack("{s:I, s:s, s:s, s:s, s:o, s:i, s:o, s:o, s:s, s:s, s:s, s:s, s:s}",
+                            "check", (json_int_t)p->check, "at", p->at, "verdict", p->verdict,
+                            "dtype", p->dtype, "gain", number(percent(p->ratio) / 100), "rows",
+                            (int)p->rows, "copy_gbps", number(p->copy_gbps), "launch_us",
+                            number(p->launch_us), "nccl", p->nccl, "driver", p->driver, "health",
+                            p->health, "identity", p->identity, "host", p->host));
     }
     for (size_t i = 0; i < c->n; i++) {
         (void)json_array_append_new(changes, change_json(points, &c->v[i]));
     }
-    return dump(json_pack("{s:o, s:o}", "checks", list, "changes", changes), err);
+    return dump(json_pack("{s:o, s:o, s:i}", "checks", list, "changes", changes, "other_types",
+                          (int)others),
+                err);
 }
 
-/* Checks that measured no row are no values of a history. */
-static size_t only_measured(struct nt_check_point *points, size_t n)
+/* Checks that measured no row are no values of a history, and those of two types of elements are
+ * not of one: the newest one's type is told of. *ret_others: of another type. */
+static size_t comparable(struct nt_check_point *points, size_t n, size_t *ret_others)
 {
+    char dtype[sizeof(points->dtype)] = "";
     size_t kept = 0;
+
+    for (size_t i = n; i-- > 0 && dtype[0] == '\0';) {
+        (void)snprintf(dtype, sizeof(dtype), "%s", points[i].dtype);
+    }
+    *ret_others = 0;
     for (size_t i = 0; i < n; i++) {
-        if (isfinite(points[i].ratio)) {
+        if (points[i].dtype[0] == '\0') {
+            continue;
+        }
+        if (strcmp(points[i].dtype, dtype) == 0) {
             points[kept++] = points[i];
+        } else {
+            (*ret_others)++;
         }
     }
     return kept;
@@ -493,7 +512,7 @@ static int history(const struct check_args *a, const struct nt_profile *p, struc
     struct changes c = {.n = 0};
     struct nt_buf bytes;
     char hash[65];
-    size_t n = 0;
+    size_t n = 0, others = 0;
     int rc = rows == NULL ? nt_fail(err, NT_E_NOMEM, 0, "check")
                           : nt_check_rows(p, &product, rows, &n, err);
 
@@ -507,12 +526,12 @@ static int history(const struct check_args *a, const struct nt_profile *p, struc
                      "one",
                      hash);
     }
-    n = rc == 0 ? only_measured(points, n) : n;
+    n = rc == 0 ? comparable(points, n, &others) : n;
     rc = rc == 0 ? find_changes(points, n, a->seed, &c, err) : rc;
     if (rc == 0 && strcmp(a->format, "json") == 0) {
-        rc = history_json(points, n, &c, err);
+        rc = history_json(points, n, others, &c, err);
     } else if (rc == 0) {
-        print_history(points, n, &c);
+        print_history(points, n, others, &c);
     }
     nt_store_close(store);
     nt_buf_done(&bytes);

@@ -85,7 +85,8 @@ NT_MUST_CHECK int nt_check_keep(struct nt_store *s, const struct nt_profile *p, 
 struct nt_check_point {
     int64_t check;
     char at[24], verdict[24];
-    double ratio; /* log, mean over its rows */
+    char dtype[24]; /* of its rows, "mixed" when of several; "" when none was measured */
+    double ratio;   /* log, mean over its rows */
     size_t rows;
     double copy_gbps, launch_us; /* NAN: not measured */
     /* what it ran on */

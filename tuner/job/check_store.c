@@ -233,6 +233,7 @@ static int history_row(void *data, unsigned ncols, const char *const *names,
     TEXT(p->identity, 14);
     TEXT(p->health, 15);
     TEXT(p->site, 16);
+    TEXT(p->dtype, 17);
     return 0;
 }
 
@@ -245,7 +246,10 @@ int nt_check_history(struct nt_store *s, const char *profile_hash,
         " (SELECT avg(w.ratio) FROM checkrow AS w WHERE w.check_id = r.id),"
         " (SELECT count(w.ratio) FROM checkrow AS w WHERE w.check_id = r.id),"
         " r.copy_bytes, r.copy_ns, r.launch_ns, k.nccl, k.nccl_sha256, k.driver, k.cuda, k.gpu,"
-        " h.name, t.identity, t.health, k.site FROM checkrun AS r"
+        " h.name, t.identity, t.health, k.site,"
+        " (SELECT iif(min(c.dtype) = max(c.dtype), min(c.dtype), 'mixed') FROM checkrow AS w"
+        "  JOIN cases AS c ON c.id = w.case_id WHERE w.check_id = r.id AND w.ratio IS NOT NULL)"
+        " FROM checkrun AS r"
         " LEFT JOIN topology AS t ON t.id = r.topology_id LEFT JOIN stack AS k ON k.id ="
         " r.stack_id LEFT JOIN host AS h ON h.id = r.host_id WHERE r.profile = ?1"
         " ORDER BY r.at_ms DESC, r.id DESC";
