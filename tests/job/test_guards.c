@@ -145,10 +145,65 @@ static void test_a_longer_look(void **state)
     assert_int_equal(slow, 0);
 }
 
+static unsigned may_lose; /* gangs of the longer look, from its first */
+static struct {
+    uint64_t last; /* gang of the default that was asked last, and how many there were */
+    unsigned gangs, pairs;
+} looked;
+
+/* Gangs of the default after those of the plan's pairs are lost in their first call: the table's
+ * would condemn what they ran. */
+static uint8_t lost_in_a_longer_look(const struct world_call *c)
+{
+    if (c->step->stage != NT_CONFIRM || c->step->arm != NT_ARM_DEFAULT) {
+        return NT_ST_OK;
+    }
+    looked.gangs += c->step->gang != looked.last;
+    looked.last = c->step->gang;
+    return looked.gangs > looked.pairs && looked.gangs <= looked.pairs + may_lose ? NT_ST_TIMEOUT
+                                                                                  : NT_ST_OK;
+}
+
+/* A gang lost in it is started again. When too many are, what the plan's own pairs say stands: the
+ * doubt too. */
+static void test_a_longer_look_that_loses_gangs(void **state)
+{
+    unsigned longer[2] = {0}, published[2] = {0};
+    (void)state;
+
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        for (int all = 0; all < 2; all++) {
+            struct play p = {.spec = play_spec("256:64M", seed)};
+            const struct nt_class_result *c;
+            world_init(&p.w, seed);
+            p.w.null = true;
+            p.w.factor = tree_in_doubt;
+            p.w.fault = lost_in_a_longer_look;
+            may_lose = all ? 1000 : 1;
+            looked.last = looked.gangs = 0;
+            looked.pairs = p.spec.pairs;
+            play(&p);
+            assert_int_equal(p.rc, 0);
+            c = play_published(&p, 512 << 10, NT_GRAPH);
+            if (looked.gangs > looked.pairs) {
+                longer[all]++;
+                published[all] += c != NULL && c->call.algo == NT_TREE;
+                assert_int_equal(p.r->further, all ? 0 : p.spec.pairs);
+            }
+            play_done(&p);
+        }
+    }
+    print_message("one lost: %u of %u published; all: %u of %u\n", published[0], longer[0],
+                  published[1], longer[1]);
+    assert_true(longer[0] >= 3 && longer[1] == longer[0]);
+    assert_true(published[1] < published[0]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_size_is_kept), cmocka_unit_test(test_no_groups),
-        cmocka_unit_test(test_no_overlap), cmocka_unit_test(test_a_longer_look)};
+        cmocka_unit_test(test_no_overlap), cmocka_unit_test(test_a_longer_look),
+        cmocka_unit_test(test_a_longer_look_that_loses_gangs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

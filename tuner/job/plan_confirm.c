@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CHECKS = 2048, MAX_REDO = 4 };
+enum { MAX_CHECKS = 2048, MAX_REDO = 4, MAX_REDO_FURTHER = 2 };
 
 uint64_t confirm_align(const struct nt_plan *p, uint64_t bytes)
 {
@@ -641,6 +641,7 @@ static bool look_longer(struct nt_plan *p)
     }
     c->pace = confirm_pace(p);
     c->further = p->spec.pairs;
+    c->redo = 0;
     return true;
 }
 
@@ -672,8 +673,8 @@ bool confirm_refill(struct nt_plan *p)
         }
     } else { /* it was lost: a fresh one in its place */
         clear_pair(p);
-        if (++c->redo > MAX_REDO && c->further > 0) {
-            look_no_longer(p);
+        if (++c->redo > MAX_REDO_FURTHER && c->further > 0) {
+            look_no_longer(p); /* before the job is given up: all that was planned is there */
             return once_more(p);
         }
         if (c->redo > MAX_REDO) {
