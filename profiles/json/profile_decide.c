@@ -6,10 +6,11 @@
 #include <stdio.h>
 
 /* Why this call runs so. */
-static void reason(const struct nt_profile *p, enum nt_product product, int coll,
+static void reason(const struct nt_profile *p, enum nt_product product, int coll, uint64_t bytes,
                    const struct nt_profile_row *r, const struct nt_profile_class *c, char *out,
                    size_t size)
 {
+    const char *nccl = p->product[product].vars.n > 0 ? ": NCCL chooses, under the variables" : "";
     char lo[24], hi[24];
     if (r != NULL) {
         (void)snprintf(out, size, "the row for %s to %s bytes%s",
@@ -26,10 +27,11 @@ static void reason(const struct nt_profile *p, enum nt_product product, int coll
                            ? "NCCL chooses, under the product's variables"
                            : "the product sets nothing: NCCL chooses");
     } else if (c == NULL) {
-        (void)snprintf(out, size, "no row, and this collective was not measured");
+        (void)snprintf(out, size, "no row, and this collective was not measured%s", nccl);
     } else {
-        (void)snprintf(out, size, "no row covers it%s; nearest class %s: %s",
-                       p->product[product].vars.n > 0 ? ": NCCL chooses, under the variables" : "",
+        bool near = bytes / 2 <= c->bytes && c->bytes / 2 <= bytes;
+        (void)snprintf(out, size, "no row covers it%s%s; nearest class %s: %s",
+                       near ? "" : ", and no size near it was measured", nccl,
                        nt_format_bytes(c->bytes, lo, sizeof(lo)),
                        nt_class_verdict_names[c->verdict]);
     }
@@ -52,7 +54,7 @@ int nt_profile_choose(const struct nt_profile *p, enum nt_product product, int c
         call = nt_profile_row_call(ret->row);
     }
     (void)nt_call_text(&call, ret->setting, sizeof(ret->setting));
-    reason(p, product, coll, ret->row, ret->evidence, ret->why, sizeof(ret->why));
+    reason(p, product, coll, bytes, ret->row, ret->evidence, ret->why, sizeof(ret->why));
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tuner/job/plan_i.h"
+#include "tuner/job/publish.h"
 
 #define CHANNELS "NCCL_MIN_NCHANNELS=16"
 #define THREADS  "NCCL_NTHREADS=256"
@@ -270,10 +271,39 @@ static void test_others(void **state)
     }
 }
 
+/* What a kept size would have had is told, where that was something. */
+static void test_forgone(void **state)
+{
+    static const struct {
+        double as_is, pick;
+        uint32_t at; /* of the pick */
+        bool told;
+    } table[] = {{0, -0.15, 2, true},      {0.004, -0.15, 0, true},  {0, -0.01, 2, false},
+                 {-0.15, -0.15, 1, false}, {-0.05, -0.15, 2, false}, {NAN, -0.15, 2, false},
+                 {0, NAN, 2, false}};
+    const struct nt_call kept = {.algo = NT_RING, .proto = NT_SIMPLE, .channels = 24};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct nt_found_arm arms[3] = {{.call = NT_CALL_DEFAULT},
+                                       {.call = kept, .log_ratio = table[i].as_is},
+                                       {.call = {.algo = NT_TREE, .proto = NT_LL}}};
+        const struct nt_found f = {.arms = arms, .narms = 3, .pick = table[i].at};
+        const struct nt_found_arm *told;
+        arms[table[i].at].log_ratio = table[i].pick;
+        told = nt_publish_forgone(&f, &kept);
+        if ((told != NULL) != table[i].told || (told != NULL && told != &arms[table[i].at])) {
+            fail_msg("row %zu", i);
+        }
+    }
+    assert_null(nt_publish_forgone(NULL, &kept));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_judging),
                                        cmocka_unit_test(test_others), cmocka_unit_test(test_worlds),
-                                       cmocka_unit_test(test_budget)};
+                                       cmocka_unit_test(test_budget),
+                                       cmocka_unit_test(test_forgone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,7 +63,8 @@ static void print_class(const struct nt_profile_class *c, const char *chosen)
         (void)printf("  runner-up %s", c->runners_up.v[i].setting);
         (void)(isnan(c->runners_up.v[i].ns)
                    ? printf("\n")
-                   : printf(" %s\n", nt_format_ns(c->runners_up.v[i].ns, was, sizeof(was))));
+                   : printf(", %s in the search\n",
+                            nt_format_ns(c->runners_up.v[i].ns, was, sizeof(was))));
     }
     for (size_t i = 0; i < c->rejected.n; i++) {
         (void)printf("  rejected  %s: %s\n", c->rejected.v[i].setting, c->rejected.v[i].why);

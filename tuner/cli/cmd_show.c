@@ -151,7 +151,7 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
         [NT_VD_TUNED] = ("in the profile: a gain is proved in one mode at least, and no mode and "
                          "no check is slower"),
         [NT_VD_KEPT] = ("a row keeps it as it is without the variables, which reach every call; no "
-                        "slower, and no gain is claimed"),
+                        "slower, and no gain is claimed; `decide` tells what was forgone"),
         [NT_VD_DEFAULT] = "nothing looked faster than NCCL's own choice, which stays",
         [NT_VD_UNDECIDED] = "a gain could not be proved (p of 0.005 would); NCCL's choice stays",
         [NT_VD_NOISY] = "too noisy for a verdict; NCCL's choice stays",
@@ -173,6 +173,14 @@ static void print_legend(const struct nt_profile_classes *classes, enum nt_produ
         if (proved_elsewhere(&classes->v[i])) {
             (void)printf("  alone p: of a gain in this mode by itself; %s proves it\n",
                          which == NT_STATIC ? "another size or mode" : "another mode");
+            break;
+        }
+    }
+    for (size_t i = 0; which == NT_TABLE && i < classes->n; i++) {
+        if (classes->v[i].setting != NULL &&
+            strcmp(classes->v[i].setting, "variables alone") == 0) {
+            (void)printf("  variables alone: no row, only the table's variables, which reach every "
+                         "call; each mode by itself\n");
             break;
         }
     }

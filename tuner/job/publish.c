@@ -188,6 +188,41 @@ static void add_others(struct nt_profile *p, struct nt_profile_class *out, const
     }
 }
 
+const struct nt_found_arm *nt_publish_forgone(const struct nt_found *f, const struct nt_call *mine)
+{
+    const double matters = log(1.02);
+    const struct nt_found_arm *pick = f != NULL && f->narms > 0 ? &f->arms[f->pick] : NULL;
+
+    for (size_t i = 0; pick != NULL && i < f->narms; i++) {
+        const struct nt_found_arm *a = &f->arms[i];
+        if (nt_call_equal(&a->call, mine) && fabs(a->log_ratio) < matters &&
+            a->log_ratio - pick->log_ratio > matters) {
+            return pick;
+        }
+    }
+    return NULL;
+}
+
+static void add_forgone(struct nt_profile *p, struct nt_profile_class *out,
+                        const struct nt_found *f, const struct nt_call *mine)
+{
+    const struct nt_found_arm *pick = nt_publish_forgone(f, mine);
+    struct nt_noted *n = pick != NULL ? NT_PROFILE_ADD(p, &out->rejected) : NULL;
+    char text[64];
+
+    if (n != NULL) {
+        *n = (struct nt_noted){
+            .setting = pick == f->arms
+                           ? "variables alone"
+                           : nt_profile_text(p, nt_call_text(&pick->call, text, sizeof(text))),
+            .why = nt_profile_textf(p,
+                                    "took %.0f %% less time in the search, but it was not sure "
+                                    "enough in every mode for the variables to hang on it",
+                                    100 * (1 - exp(pick->log_ratio))),
+            .memory_bytes = NAN};
+    }
+}
+
 static void add_class(struct nt_profile *p, const struct nt_plan *plan,
                       const struct nt_class_result *c)
 {
@@ -219,6 +254,9 @@ static void add_class(struct nt_profile *p, const struct nt_plan *plan,
            : !c->in_row && r->table_vars[0] != '\0' ? "variables alone"
                                                     : nt_call_text(&c->call, text, sizeof(text)));
     add_others(p, out, product == NT_TABLE ? found_for(plan, &c->cs) : NULL, &c->call);
+    if (product == NT_TABLE && c->kept) {
+        add_forgone(p, out, found_for(plan, &c->cs), &c->call);
+    }
     if (!c->published && c->why[0] != '\0') {
         struct nt_noted *n = NT_PROFILE_ADD(p, &out->rejected);
         *n = (struct nt_noted){
