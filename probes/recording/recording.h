@@ -157,8 +157,8 @@ NT_MUST_CHECK int nt_replay_init(struct nt_replay *p, const struct nt_recording 
                                  const struct nt_var *vars, size_t nvars, struct nt_err *err);
 /* The recorded gang whose start this one repeats; NULL when starts were not recorded. */
 const struct nt_recorded_gang *nt_replay_start(const struct nt_replay *p);
-/* cost all negative and asked false when that case's costs were not recorded. */
-void nt_replay_cells(const struct nt_replay *p, const struct nt_case *c, struct nt_cells *ret);
+/* False, cost all negative and asked false: that case's costs were not recorded. */
+bool nt_replay_cells(const struct nt_replay *p, const struct nt_case *c, struct nt_cells *ret);
 /* Always fills *ret: what is not in the recording, or no memory, is a status with words.
  * ret->elapsed_ns: drawn samples and warm-up, and the recorded rest (gate, read-back, overhead). */
 void nt_replay_measure(struct nt_replay *p, const struct nt_measure *m, struct nt_result *ret);

@@ -370,7 +370,7 @@ const struct nt_recorded_gang *nt_replay_start(const struct nt_replay *p)
     return found;
 }
 
-void nt_replay_cells(const struct nt_replay *p, const struct nt_case *c, struct nt_cells *ret)
+bool nt_replay_cells(const struct nt_replay *p, const struct nt_case *c, struct nt_cells *ret)
 {
     *ret = (struct nt_cells){.cs = *c};
     for (unsigned i = 0; i < NT_ALGO_COUNT * NT_PROTO_COUNT; i++) {
@@ -380,7 +380,8 @@ void nt_replay_cells(const struct nt_replay *p, const struct nt_case *c, struct 
         const struct nt_rec_cells *x = &p->rec->cells[i];
         if (x->process == p->process && nt_case_equal(&x->cells.cs, c)) {
             *ret = x->cells;
-            return;
+            return true;
         }
     }
+    return false;
 }

@@ -139,9 +139,10 @@ struct nt_profile_product {
 };
 
 struct nt_profile {
-    const char *created; /* "2026-11-29T12:00:00Z" */
-    const char *tool;    /* version of nccltune */
-    int rig;             /* enum nt_rig; anything but nccl is marked functional */
+    const char *created;  /* "2026-11-29T12:00:00Z" */
+    const char *tool;     /* version of nccltune */
+    int rig;              /* enum nt_rig; anything but nccl is marked functional */
+    const char *stand_in; /* "recording:NAME": what was played instead of a machine; NULL: none */
     struct {
         const char *id, *mask;    /* 12 hex; hex of the known groups */
         struct nt_assigns groups; /* name → SHA-256 */

@@ -100,6 +100,7 @@ static const struct field product_fields[] = {
 static const struct field rig_fields[] = {
     {"kind", WORD, AT(nt_profile, rig), NEEDED, nt_rig_names, 0, 0},
     {"functional", KNOWN, 0, 0, 0, 0, 0}, /* true: not a real node */
+    {"stand_in", TEXT, AT(nt_profile, stand_in), 0, 0, 0, 0},
     {0}};
 static const struct field identity_fields[] = {
     {"id", TEXT, AT(nt_profile, identity.id), NEEDED, 0, 0, 0},

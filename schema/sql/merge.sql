@@ -48,6 +48,15 @@ WHERE EXISTS (SELECT 1 FROM src.step AS a JOIN main.step AS b ON b.job_id = m.id
                 AND ((a.status, a.elapsed_ns) <> (b.status, b.elapsed_ns)
                      OR (a.thinned IS NULL AND b.thinned IS NULL AND a.samples <> b.samples)));
 
+-- A job that a living process drives here (m_alive, by the caller): its steps are that one's to write.
+CREATE TEMP TABLE m_driven (old INTEGER PRIMARY KEY);
+INSERT INTO m_driven
+SELECT s.id FROM src.job AS s JOIN main.job AS m USING (key)
+WHERE m.id IN (SELECT id FROM m_alive) AND s.id NOT IN (SELECT old FROM m_conflict)
+  AND ((SELECT coalesce(max(seq), 0) FROM src.step WHERE job_id = s.id)
+           > (SELECT coalesce(max(seq), 0) FROM main.step WHERE job_id = m.id)
+       OR s.finished_ms IS NOT NULL);
+
 -- A job that went further there. Its owner stays behind: nobody drives a merged job.
 UPDATE main.job AS m
 SET state = CASE s.state WHEN 'running' THEN 'interrupted' ELSE s.state END, stage = s.stage,
@@ -56,7 +65,7 @@ SET state = CASE s.state WHEN 'running' THEN 'interrupted' ELSE s.state END, sta
     host_id = coalesce(m.host_id, (SELECT new FROM m_host WHERE old = s.host_id)),
     stack_id = coalesce(m.stack_id, (SELECT new FROM m_stack WHERE old = s.stack_id))
 FROM src.job AS s
-WHERE s.key = m.key AND s.id NOT IN (SELECT old FROM m_conflict)
+WHERE s.key = m.key AND s.id NOT IN (SELECT old FROM m_conflict UNION SELECT old FROM m_driven)
   AND ((SELECT coalesce(max(seq), 0) FROM src.step WHERE job_id = s.id)
            > (SELECT coalesce(max(seq), 0) FROM main.step WHERE job_id = m.id)
        OR (s.finished_ms IS NOT NULL AND m.finished_ms IS NULL));
@@ -70,7 +79,7 @@ SELECT key, spec, seed, rig, ranks, nodes, placement,
 FROM src.job WHERE key NOT IN (SELECT key FROM main.job) ORDER BY id;
 CREATE TEMP TABLE m_job (old INTEGER PRIMARY KEY, new INTEGER NOT NULL);
 INSERT INTO m_job SELECT s.id, m.id FROM src.job AS s JOIN main.job AS m USING (key)
-WHERE s.id NOT IN (SELECT old FROM m_conflict);
+WHERE s.id NOT IN (SELECT old FROM m_conflict UNION SELECT old FROM m_driven);
 
 INSERT INTO main.step (job_id, seq, kind)
 SELECT j.new, s.seq, s.kind FROM src.step AS s JOIN m_job AS j ON j.old = s.job_id

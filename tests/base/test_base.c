@@ -464,6 +464,48 @@ static void test_write_is_tried(void **state)
     assert_int_equal(rmdir(dir), 0); /* empty */
 }
 
+/* A name given by mistake costs nothing that was measured. */
+static void test_measurements_are_not_written_over(void **state)
+{
+    static const struct {
+        const char *head;
+        size_t n;
+        bool refused;
+    } rows[] = {{"SQLite format 3", 16, true},
+                {"SQLite format 3, or not", 23, false},
+                {"SQLite", 6, false},
+                {"\x1f\x8b\x08", 3, true},
+                {"#nccltune-recording=1\n", 22, true},
+                {"#nccltune", 9, false},
+                {"", 0, false}};
+    char dir[] = "/tmp/nt-base-XXXXXX", file[64], link[64];
+    int hold;
+    (void)state;
+
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(file, sizeof(file), "%s/file", dir);
+    (void)snprintf(link, sizeof(link), "%s/link", dir);
+    assert_int_equal(symlink(file, link), 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600),
+            rc = rows[i].refused ? -NT_E_INVAL : 0;
+        assert_int_equal(write(fd, rows[i].head, rows[i].n), rows[i].n);
+        (void)close(fd);
+        assert_int_equal(nt_write_try(link, &hold, NULL), rc);
+        assert_int_equal(nt_write_file(file, "x", 1, 0600, NULL), rc);
+        assert_int_equal(nt_write_file(link, "x", 1, 0600, NULL), rc);
+        assert_int_equal(unlink(file), 0);
+    }
+    assert_int_equal(nt_write_file(file, "x", 1, 0600, NULL), 0);
+    assert_int_equal(nt_write_apart(link, file, NULL), -NT_E_INVAL);
+    assert_int_equal(nt_write_apart(NULL, file, NULL), 0);
+    assert_int_equal(nt_write_apart(dir, file, NULL), 0);
+    assert_int_equal(unlink(file), 0);
+    assert_int_equal(nt_write_apart(link, file, NULL), 0); /* neither is there */
+    assert_int_equal(unlink(link), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_foreign_text_is_made_plain(void **state)
 {
     static const char *const rows[][2] = {
@@ -639,6 +681,7 @@ int main(void)
         cmocka_unit_test(test_man_pages),
         cmocka_unit_test(test_write_file_to_device),
         cmocka_unit_test(test_write_is_tried),
+        cmocka_unit_test(test_measurements_are_not_written_over),
         cmocka_unit_test(test_foreign_text_is_made_plain),
         cmocka_unit_test(test_words_for_a_shell),
         cmocka_unit_test(test_numbers_of_other_locales),

@@ -48,6 +48,7 @@ def check_recording(p):
     subprocess.run([MAKE, "r.csv.gz", "1", "1K,64K,1M"], cwd=p.folder, check=True)
     p.call("tune", "-q", *REC, "--pairs", "8", "--effort", "quick", "--out", "p.json")
     out = p.call("check", "p.json", *REC, says="it holds")
+    p.call("check", "p.json", says="it holds")  # it tells what it was played from
     assert "control: not measured on this rig" in out, out
     d = json.loads(p.call("check", "1", *REC, "--format", "json", "--seed", "2"))  # a job's profile, by its number
     assert d["verdict"] == "holds" and d["last_check"] == 1 and d["check"] == 2 and 3 <= d["pairs"] <= 24, d
@@ -78,7 +79,7 @@ def check_recording(p):
 
     out = p.call("check", p.change("type.json", other_type), *REC, "--db", "t.db", says="it holds")
     assert "what was proved is of fp32" in out and "97.0 %" not in out and " bf16\n" in out.splitlines()[0] + "\n", out
-    p.call("check", p.change("type.json", lambda x: x.update(dtypes=["fp32"])), *REC, code=3, says="holds no data type of the profile")
+    p.call("check", p.change("type.json", lambda x: x.update(dtypes=["fp32"])), *REC, code=3, says="holds bf16, the profile is of fp32")
     check_unmeasured(p)
     check_site(p)
     view = p.call("query", "--view", "checks", "--format", "json")

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -26,11 +27,16 @@ CASES = [
     (REC + ["--try", "NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=99"], 2, "NCCL_NSOCKS_PERTHREAD"),
     (REC + ["--fix", "NCCL_P2P_DISABLE=1"], 2, "--fix: "),
     (REC + ["--probe", "/bin/true"], 2, "--probe: "),
+    (REC + ["--env", "A=1"], 2, "--env: "),
     (REC + ["--nodes", "2"], 2, "--nodes: "),
     (REC + ["--resume", "-1"], 2, "--resume: "),
     (["--rig", "nccl", "--null"], 2, "--null: "),
     (["--rig", "model:"], 2, "topology cannot be read"),
     (["--rig", "recording:odd.csv"], 2, "of the rig 'model' is no measurement"),
+    (["--rig", "nccl", "-n", "2", "--probe", "/bin/true", "--fix", "NCCL_MIN_NCHANNELS=16", "--try", "NCCL_MIN_NCHANNELS=32"], 2,
+     "--try NCCL_MIN_NCHANNELS: it is fixed"),
+    (REC + ["--out", "x.db"], 2, "--out x.db is the database"),
+    (REC + ["--out", "r.csv.gz"], 2, "r.csv.gz is a packed file, which is not written over"),
     (REC + ["--out", "none/p.json"], 2, "--out none/p.json: nothing can be written there"),
     (REC + ["--out", "folder"], 2, "--out 'folder' is no name for a file"),
     (REC + ["--out", ""], 2, "is no name for a file"),
@@ -47,7 +53,7 @@ CASES = [
     (REC + ["-m", ""], 2, "--modes: '' holds an empty word"),
     (REC + ["--dtypes", ""], 2, "--dtypes: '' holds an empty word"),
     (REC + ["--try", "=1"], 2, "--try =1: write NAME=VALUE"),
-    (REC + ["--env", "=1"], 2, "--env =1: write NAME=VALUE"),
+    (["--rig", "nccl", "--env", "=1"], 2, "--env =1: write NAME=VALUE"),
     (REC + ["--try", "NCCL_BOGUS=1"], 2, "unknown variable 'NCCL_BOGUS'\n"),
     (REC + ["-n", "0"], 2, "--ranks: at least 1"),
     (REC + ["--nodes", "0"], 2, "--nodes: at least 1"),
@@ -99,6 +105,16 @@ def check_resume(d, env):
     assert r.returncode == 2 and "holds no job 99; it has 1" in r.stderr, r.stderr
     code, says = tune(d, env, *REC, *db)
     assert code == 1 and "done already" in says, (code, says)
+    assert json.loads(pathlib.Path(d, "k.json").read_text())["rig"]["stand_in"] == "recording:" + os.path.realpath(f"{d}/r.csv.gz")
+    for null in ([], ["--null"]):  # what it replays is known
+        assert tune(d, env, *REC, "--db", "g.db", *null, "--die-after", "40")[0] == -9
+        assert tune(d, env, "--db", "g.db", "--resume", "2" if null else "1", "--out", "g.json") == (0, "")
+    assert not proved(f"{d}/g.json")["products"]["table"]["rows"]
+    pathlib.Path(d, "gone.csv.gz").write_bytes(pathlib.Path(d, "r.csv.gz").read_bytes())
+    assert tune(d, env, "--rig", "recording:gone.csv.gz", "--db", "g.db", "--die-after", "40")[0] == -9
+    pathlib.Path(d, "gone.csv.gz").unlink()
+    code, says = tune(d, env, "--db", "g.db", "--resume", "3")
+    assert code == 2 and "gone.csv.gz cannot be read" in says, (code, says)
     code, says = tune(d, env, *REC, "--db", "s.db", "--seed", str(2**64 - 1))
     assert code == 2 and "a seed above 9223372036854775807 cannot be kept" in says, (code, says)
     with sqlite3.connect(f"{d}/k.db") as damaged:
@@ -116,6 +132,14 @@ def check_hostile(d, env, text):
     assert tune(d, dict(env, TMPDIR="."), *REC, "--db", "h.db") == (0, "")
     code, says = tune(d, env, *REC, "--db", "q.db", limit="-f 64")
     assert code == 1 and "q.db" in says, (code, says)
+    code, says = tune(d, env, *REC, "--db", "h.db", "--out", "./h.db")
+    assert code == 2 and "h.db is a database, which is not written over" in says, (code, says)
+    for words in (["merge", "h.db", "--db", "o.db"], ["backup", "o.db", "--db", "h.db"], ["import", "recording", "r.csv.gz", "--db", "o.db"]):
+        r = subprocess.run(["bash", "-c", 'ulimit -f 16; exec "$@"', "-", NCCLTUNE, *words], cwd=d, env=env, capture_output=True,
+                           text=True, timeout=60)  # a message, where SIGXFSZ would end it without one
+        assert r.returncode in (1, 2) and r.stderr.startswith("nccltune: "), (words, r.returncode, r.stderr)
+        for name in ("o.db", "o.db-wal", "o.db-shm", "o.db-journal"):
+            pathlib.Path(d, name).unlink(missing_ok=True)
     for most in (8, 9, 11, 16, 20): # where libuv would abort, and where a gang would not start
         code, says = tune(d, env, *REC, "--db", "h.db", limit=f"-n {most}")
         assert code == 3 and "ulimit -n: Too many open files" in says, (most, code, says)
@@ -130,6 +154,20 @@ def check_hostile(d, env, text):
     assert pathlib.Path(d, "r.csv.gz").read_bytes() == held
     left = [p.name for p in pathlib.Path(d).iterdir() if p.name.startswith("nccltune-") and p.is_dir()]
     assert not left, left
+
+
+def check_never_asked(d, env, text):
+    """A collective about which NCCL asks no tuner has its defaults alone, and they are its sizes."""
+    lines = text.decode().replace("all_reduce", "alltoall").splitlines()
+    lines = [re.sub("^(#cells=.*),1,[^,]*$", r"\1,0," + " ".join(["-1"] * 21), line) for line in lines]
+    at = next(i for i, line in enumerate(lines) if line.startswith("case,"))
+    lines = [line for i, line in enumerate(lines) if line[0] == "#" or i == at or ",default," in line]
+    pathlib.Path(d, "never.csv").write_text("\n".join(lines) + "\n")
+    assert tune(d, env, "--rig", "recording:never.csv", "--db", "n.db", "-c", "alltoall", "--out", "n.json") == (0, "")
+    table = json.loads(pathlib.Path(d, "n.json").read_text())["products"]["table"]
+    assert table["rows"] == [] and [c["bytes"] for c in table["classes"]] == [4096, 4096], table
+    code, says = tune(d, env, "--rig", "recording:never.csv", "--db", "n.db", "-c", "alltoall", "-m", "eager,stream")
+    assert code == 2 and "in mode stream was not recorded" in says or "no size was recorded" in says, (code, says)
 
 
 def check_tried_only(d, env):
@@ -168,6 +206,7 @@ def main():
         check_tried_only(d, env)
         check_resume(d, env)
         check_hostile(d, env, text)
+        check_never_asked(d, env, text)
     print(f"{len(CASES)} cases")
 
 

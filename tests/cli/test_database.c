@@ -92,7 +92,8 @@ static void test_commands(void **state)
          1, "longer than 30 ms"},
         {"merge --db b.db a.db", 0, "1 jobs, 0 trials"},
         {"merge --db b.db a.db", 0, "0 jobs, 0 trials"},
-        {"merge --db b.db none.db", 3, "no database at none.db"},
+        {"merge --db b.db none.db", 3, "none.db, to be merged: No such file"},
+        {"merge --db b.db a.db e.db", 2, "e.db is empty"},
         {"merge --db b.db", 2, "FILE"},
     };
     char out[4096];

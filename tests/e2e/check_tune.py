@@ -264,14 +264,21 @@ def part_signals(build, check):
         words = ["--rig", f"recording:{rec}", "--pairs", "8", "--effort", "quick"]
         check.ends("undisturbed", p.tune(*words), 0)
         want = profile(p)
-        for job, (name, signum) in enumerate([("INT", signal.SIGINT), ("TERM", signal.SIGTERM)], start=2):
-            slow = p.start("tune", "--db", p.db, "--out", p.out, *words, "--pace", "real")
+        ends = [("INT", signal.SIGINT), ("TERM", signal.SIGTERM), ("HUP", signal.SIGHUP), ("HUP beside nohup", signal.SIGINT)]
+        for job, (name, signum) in enumerate(ends, start=2):
+            nohup = name.endswith("nohup")
+            slow = p.start("tune", "--db", p.db, "--out", p.out, *words, "--pace", "real",
+                           preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) if nohup else None)
             for line in slow.stderr:
                 if " race " in line:
                     break
             time.sleep(0.3)
             rc, _, err = p.run("tune", "--db", p.db, "--resume", job, *words)
             check.ends("resume of a job that somebody runs", (rc, "", err), 1, str(slow.pid))
+            if nohup:
+                slow.send_signal(signal.SIGHUP)
+                time.sleep(0.3)
+                check.that(slow.poll() is None, name, slow.poll())
             slow.send_signal(signum)
             out, err = slow.communicate(timeout=20)
             check.ends(name, (slow.returncode, out, err), 5, f"--resume {job}")

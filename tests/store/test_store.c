@@ -486,7 +486,7 @@ static void test_merge(void **state)
     static const struct {
         const char *sql, *back, *says;
     } spoils[] = {{"UPDATE setting SET id = id + 100", "UPDATE setting SET id = id - 100",
-                   "setting); nothing was merged"},
+                   "setting); nothing of it was merged"},
                   {"UPDATE trial SET seq = 99 WHERE seq = 3",
                    "UPDATE trial SET seq = 3 WHERE seq = 99", "trial"},
                   {"INSERT INTO step VALUES (1, 50, 3)", "DELETE FROM step WHERE seq = 50",
@@ -572,8 +572,21 @@ static void test_merge(void **state)
     OK(nt_store_merge(a, other, &m, &e));
     assert_int_equal(m.trials, 1);
     assert_int_equal(count_of(p->db, "SELECT count(*) FROM job WHERE stage = 'confirm'"), 1);
-    /* It goes on differently in both: left alone, and said. */
+    /* The same, while a process drives it here: its steps are that one's. */
+    run_sql(p->db, "UPDATE job SET (state, owner_pid, owner_boot, owner_start) = (SELECT 'running',"
+                   " owner_pid, owner_boot, owner_start FROM job WHERE id = 1) WHERE id = 2");
     t.seq = 4;
+    OK(nt_store_add_trial(b, job_b, &t, &e));
+    OK(nt_store_merge(a, other, &m, &e));
+    assert_true(m.driven == 1 && m.trials + m.conflicts == 0);
+    assert_int_equal(count_of(p->db, "SELECT count(*) FROM job WHERE state = 'running'"), 1);
+    OK(nt_store_merge(b, p->db, &m, &e)); /* nor does what is behind there change it */
+    assert_true(m.driven == 0 && m.trials == 1);
+    run_sql(p->db, "UPDATE job SET state = 'interrupted', owner_pid = NULL WHERE id = 2");
+    OK(nt_store_merge(a, other, &m, &e));
+    assert_true(m.driven == 0 && m.trials == 1);
+    /* It goes on differently in both: left alone, and said. */
+    t.seq = 5;
     OK(nt_store_add_trial(b, job_b, &t, &e));
     t.elapsed_ns = 77;
     t.setting = 1;

@@ -276,15 +276,55 @@ static int open_temp(const char *path, char real[PATH_MAX], char *tmp, size_t si
     return fd >= 0 ? fd : nt_fail(err, NT_E_INVAL, errno, "create %s", real);
 }
 
+/* What nothing that is written here replaces: it holds measurements. NULL: something else. */
+static const char *measurements(const char *path)
+{
+    static const struct {
+        const char *what, *head;
+        size_t n;
+    } rows[] = {{"a database", "SQLite format 3", 16}, /* with its 0 */
+                {"a packed file", "\x1f\x8b", 2},
+                {"a recording", "#nccltune-recording=", 20}};
+    char head[20] = "";
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    ssize_t n = fd >= 0 ? read(fd, head, sizeof(head)) : -1;
+
+    (void)(fd >= 0 ? close(fd) : 0);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (n >= (ssize_t)rows[i].n && memcmp(head, rows[i].head, rows[i].n) == 0) {
+            return rows[i].what;
+        }
+    }
+    return NULL;
+}
+
 /* Refuses what is no name for a file; *ret_st of what lies there, mode 0 where nothing does. */
 static int look_at_target(const char *path, struct stat *ret_st, struct nt_err *err)
 {
+    const char *what;
+
     memset(ret_st, 0, sizeof(*ret_st));
     if (path[0] == '\0') {
         return nt_fail(err, NT_E_INVAL, 0, "the path of a file to write is empty");
     }
     if (stat(path, ret_st) == 0 && S_ISDIR(ret_st->st_mode)) {
         return nt_fail(err, NT_E_INVAL, 0, "%s is a folder, not a file", path);
+    }
+    what = S_ISREG(ret_st->st_mode) ? measurements(path) : NULL;
+    return what == NULL
+               ? 0
+               : nt_fail(err, NT_E_INVAL, 0,
+                         "%s is %s, which is not written over: give another name", path, what);
+}
+
+int nt_write_apart(const char *path, const char *input, struct nt_err *err)
+{
+    struct stat out, in;
+
+    if (path != NULL && stat(path, &out) == 0 && S_ISREG(out.st_mode) && stat(input, &in) == 0 &&
+        out.st_dev == in.st_dev && out.st_ino == in.st_ino) {
+        return nt_fail(err, NT_E_INVAL, 0, "%s is what is read: give another name to write to",
+                       path);
     }
     return 0;
 }

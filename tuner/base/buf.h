@@ -29,10 +29,14 @@ NT_MUST_CHECK int nt_buf_read_file(struct nt_buf *b, const char *path, struct nt
 
 /* Writes a file so that a reader sees the old or the new content, never half: a temporary beside
  * it, fsync, rename. mode as for open(2). What is no regular file (/dev/null, a pipe), or is
- * stdout, is written to and stays what it is; of a link the file that it names is replaced; a
- * folder is refused. */
+ * stdout, is written to and stays what it is; of a link the file that it names is replaced. A
+ * folder is refused, and so are databases and recordings, NT_E_INVAL: a name given by mistake must
+ * not cost what was measured. */
 NT_MUST_CHECK int nt_write_file(const char *path, const void *data, size_t len, unsigned mode,
                                 struct nt_err *err);
+/* NT_E_INVAL: the file to write is the one that is read. path NULL, or either not there: they are
+ * two. */
+NT_MUST_CHECK int nt_write_apart(const char *path, const char *input, struct nt_err *err);
 /* Whether nt_write_file() could write there, tried before the work whose result goes there: what
  * lies there stays as it is, and nothing is left. Whoever reads a pipe meets its end when the last
  * writer closes it: *ret_hold keeps it open and is for the caller to close; -1: there is none. */

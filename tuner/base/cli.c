@@ -1,6 +1,7 @@
 #include "tuner/base/cli.h"
 #include "tuner/base/text.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -383,6 +384,9 @@ int nt_cli_main(const char *program, const char *version, const struct nt_comman
         rc = run_help(program, version, commands, argc - 2, argv + 2, &err);
     } else {
         cmd = find_command(commands, argv[1], &err);
+        if (cmd != NULL && !cmd->hands_on) {
+            (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
+        }
         rc = cmd != NULL ? run_command(program, cmd, argc - 2, argv + 2, &err) : -NT_E_INVAL;
     }
     /* What is longer than the buffer was lost before the flush, which then has nothing to do. */

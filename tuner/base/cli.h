@@ -50,6 +50,7 @@ struct nt_command {
     size_t size;          /* of the struct */
     /* 0 or -code with *err filled; the exit code follows from it. opts is the filled struct. */
     int (*run)(const void *opts, unsigned nargs, char **args, struct nt_err *err);
+    bool hands_on;       /* starts commands of the caller's: they find signals as we found them */
     const char *details; /* paragraphs for --help and the man page, or NULL */
 };
 

@@ -654,6 +654,7 @@ const struct nt_command nt_cmd_ab = {
     .defaults = &ab_defaults,
     .size = sizeof(struct ab_args),
     .run = run_ab,
+    .hands_on = true,
     .details =
         "Starts the command as 'nccltune run' does, in turns with the profile and with "
         "NCCLTUNE_DISABLE=1 and nothing of ours, in the order A B B A B A A B. Each run has its "

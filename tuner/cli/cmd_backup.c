@@ -33,7 +33,6 @@ static int run_backup(const void *opts, unsigned nargs, char **args, struct nt_e
     rc = rc == 0 ? nt_store_open(path, NT_STORE_READ, &store, err) : rc;
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGTERM, on_signal);
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     rc = rc == 0 ? nt_store_backup(store, args[0], &stop, err) : rc;
     nt_store_close(store);
     if (rc == 0) {

@@ -8,7 +8,6 @@
 #include "tuner/stats/change.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -547,7 +546,6 @@ static int run_check(const void *opts_, unsigned nargs, char **args, struct nt_e
     int rc = nt_load_profile_arg(args[0], a->db, &p, err);
     (void)nargs;
 
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     if (rc == 0 && a->history) {
         rc = history(a, p, err);
     } else if (rc == 0) {

@@ -199,9 +199,8 @@ static int run_export(const void *opts, unsigned nargs, char **args, struct nt_e
     if (a->allow_rig != NULL) {
         o.allow_rig = nt_vocab_find(nt_rig_names, "rig", a->allow_rig, err);
     }
-    if (rc == 0) {
-        rc = nt_profile_load(args[0], &p, err);
-    }
+    rc = rc == 0 ? nt_write_apart(a->out, args[0], err) : rc;
+    rc = rc == 0 ? nt_profile_load(args[0], &p, err) : rc;
     if (rc == 0) { /* the form first: a profile that is refused leaves no file */
         rc = nt_export(p, format, &o, &out, &notes, err);
     }

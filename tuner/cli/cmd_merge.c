@@ -1,7 +1,9 @@
 #include "tuner/cli/commands.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <unistd.h>
 #include "tuner/store/store.h"
 
 struct merge_args {
@@ -21,7 +23,9 @@ static int look_at(unsigned n, char **paths, struct nt_err *err)
 
     for (unsigned i = 0; rc == 0 && i < n; i++) {
         struct nt_store *s = NULL;
-        rc = nt_store_open(paths[i], NT_STORE_READ, &s, err);
+        rc = access(paths[i], F_OK) != 0
+                 ? nt_fail(err, NT_E_MISSING, errno, "%.300s, to be merged", paths[i])
+                 : nt_store_open(paths[i], NT_STORE_READ, &s, err);
         nt_store_close(s);
     }
     return rc;
@@ -32,7 +36,7 @@ static int run_merge(const void *opts, unsigned nargs, char **args, struct nt_er
     const struct merge_args *a = opts;
     struct nt_store *store = NULL;
     char path[PATH_MAX];
-    uint64_t conflicts = 0;
+    uint64_t conflicts = 0, driven = 0;
     int rc = look_at(nargs, args, err);
 
     rc = rc == 0 ? nt_store_default_path(a->db, true, path, sizeof(path), err) : rc;
@@ -47,9 +51,20 @@ static int run_merge(const void *opts, unsigned nargs, char **args, struct nt_er
                          args[i], (unsigned long long)m.jobs, (unsigned long long)m.trials,
                          (unsigned long long)m.profiles, (unsigned long long)m.measurements);
             conflicts += m.conflicts;
+            driven += m.driven;
+        } else if (i > 0) {
+            struct nt_err why = *err;
+            (void)nt_fail(err, why.code, 0, "%.400s; what is said above to be new is here",
+                          why.msg);
         }
     }
     nt_store_close(store);
+    if (rc == 0 && driven > 0) {
+        return nt_fail(err, NT_E_NO, 0,
+                       "%llu jobs went further there, but a process here goes on with them, and "
+                       "they were left alone: merge again when it has ended",
+                       (unsigned long long)driven);
+    }
     return rc == 0 && conflicts > 0
                ? nt_fail(err, NT_E_NO, 0,
                          "%llu jobs went different ways in the two databases and were left alone",
@@ -70,5 +85,5 @@ const struct nt_command nt_cmd_merge = {
         "Rows are found again by their content, so merging twice adds nothing. The other "
         "databases are only read. A profile that no longer holds there does not hold here; the "
         "queue of a service is not taken over. A job that was resumed separately in two copies is "
-        "left as "
-        "it is here, and named by exit code 1."};
+        "left as it is here, and so is one that a process drives here at the moment: exit code 1 "
+        "says so."};

@@ -11,7 +11,6 @@
 #include "tuner/launch/loop.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +86,7 @@ struct rec {
     struct nt_recorded_gang gangs[NT_PLAN_GANGS];
     char vars[NT_PLAN_GANGS][NT_SETTING_LEN];
     uv_loop_t loop;
-    uv_signal_t signals[2];
+    uv_signal_t signals[NT_LOOP_ENDS];
     struct nt_drive *drive;
     unsigned round;
     uint64_t asked_ns; /* when the plan gave the step that is under way */
@@ -234,7 +233,7 @@ static void on_end(void *data, int rc, const struct nt_err *err)
         r->rc = rc;
         *r->err = *err;
     }
-    nt_loop_close_signals(r->signals, 2, r->rc == -NT_E_INTERRUPTED);
+    nt_loop_close_signals(r->signals, NT_LOOP_ENDS, r->rc == -NT_E_INTERRUPTED);
 }
 
 static int rec_next(void *data, struct nt_plan_step *ret, struct nt_err *err)
@@ -345,24 +344,16 @@ static int drive(struct rec *r, const char *probe, const char *dir, struct nt_er
                                       .rig = r->spec.rig,
                                       .env = nt_env_list(&r->env),
                                       .max_bytes = r->spec.sizes[r->spec.nsizes - 1]};
-    static const int signums[2] = {SIGINT, SIGTERM};
     int rc = nt_loop_open(&r->loop, NT_LOOP_GANGS(r->spec.ranks), err);
 
+    rc = rc == 0 ? nt_loop_watch_ends(&r->loop, r->signals, on_signal, r, err) : rc;
     if (rc != 0) {
         return rc;
-    }
-    for (size_t i = 0; i < 2; i++) {
-        if (uv_signal_init(&r->loop, &r->signals[i]) != 0) { /* only the first makes a pipe */
-            nt_assert(i == 0 && uv_loop_close(&r->loop) == 0);
-            return nt_fail(err, NT_E_MISSING, 0, "signals cannot be watched");
-        }
-        r->signals[i].data = r;
-        (void)uv_signal_start(&r->signals[i], on_signal, signums[i]);
     }
     r->err = err;
     r->rc = nt_drive_start(&r->loop, &c, &r->drive, err);
     if (r->rc != 0) {
-        nt_loop_close_signals(r->signals, 2, false);
+        nt_loop_close_signals(r->signals, NT_LOOP_ENDS, false);
     }
     (void)uv_run(&r->loop, UV_RUN_DEFAULT);
     nt_assert(uv_loop_close(&r->loop) == 0);
@@ -396,7 +387,6 @@ static int run_record(const void *opts_, unsigned nargs, char **args, struct nt_
     if (r == NULL) {
         return nt_fail(err, NT_E_NOMEM, 0, "record");
     }
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     r->a = opts_;
     r->path = args[0];
     nt_env_init(&r->env);

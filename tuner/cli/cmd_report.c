@@ -78,28 +78,38 @@ static int make_png(const char *svg, const char *png, struct nt_err *err)
     return status == 0 ? 0 : nt_fail(err, NT_E_IO, 0, "%s: the converter failed (%d)", png, status);
 }
 
+static int plot_name(const struct report_args *a, const struct nt_figure *f, const char *ending,
+                     char out[PATH_MAX], struct nt_err *err)
+{
+    int n = snprintf(out, PATH_MAX, "%s/%s-%s.%s", a->svg, nt_coll_names[f->coll],
+                     nt_mode_names[f->mode], ending);
+
+    return n < 0 || n >= PATH_MAX ? nt_fail(err, NT_E_INVAL, 0, "--svg: the name is too long") : 0;
+}
+
 static int write_plot(const struct report_args *a, const struct nt_figure *f, struct nt_err *err)
 {
-    char svg[PATH_MAX], png[PATH_MAX];
+    char svg[PATH_MAX];
     struct nt_buf b;
-    int n = snprintf(svg, sizeof(svg), "%s/%s-%s.svg", a->svg, nt_coll_names[f->coll],
-                     nt_mode_names[f->mode]);
-    int rc;
+    int rc = plot_name(a, f, "svg", svg, err);
 
-    if (n < 0 || (size_t)n >= sizeof(svg)) {
-        return nt_fail(err, NT_E_INVAL, 0, "--svg: the name is too long");
-    }
     nt_buf_init(&b, NT_REPORT_MAX_BYTES);
-    nt_figure_svg(f, true, &b);
-    rc = b.failed ? nt_fail(err, NT_E_INVAL, 0, "%s would be too large", svg)
-                  : nt_write_file(svg, b.data, b.len, 0644, err);
-    nt_buf_done(&b);
-    if (rc == 0 && a->png) {
-        memcpy(png, svg, (size_t)n + 1);
-        memcpy(png + n - 3, "png", 3);
-        rc = make_png(svg, png, err);
+    if (rc == 0) {
+        nt_figure_svg(f, true, &b);
+        rc = b.failed ? nt_fail(err, NT_E_INVAL, 0, "%s would be too large", svg)
+                      : nt_write_file(svg, b.data, b.len, 0644, err);
     }
+    nt_buf_done(&b);
     return rc;
+}
+
+static int convert_plot(const struct report_args *a, const struct nt_figure *f, struct nt_err *err)
+{
+    char svg[PATH_MAX], png[PATH_MAX];
+    int rc = plot_name(a, f, "svg", svg, err);
+
+    rc = rc == 0 ? plot_name(a, f, "png", png, err) : rc;
+    return rc == 0 ? make_png(svg, png, err) : rc;
 }
 
 static int write_plots(const struct report_args *a, const struct nt_report_in *in,
@@ -117,6 +127,9 @@ static int write_plots(const struct report_args *a, const struct nt_report_in *i
     }
     for (size_t i = 0; rc == 0 && i < f.n; i++) {
         rc = write_plot(a, &f.v[i], err);
+    }
+    for (size_t i = 0; rc == 0 && a->png && i < f.n; i++) { /* a converter may be broken */
+        rc = convert_plot(a, &f.v[i], err);
     }
     nt_figures_free(&f);
     return rc;
@@ -184,8 +197,9 @@ static int run_report(const void *opts_, unsigned nargs, char **args, struct nt_
     struct nt_profile *p = NULL;
     struct nt_report_job job = {0};
     int rc = a->png && a->svg == NULL ? nt_fail(err, NT_E_INVAL, 0, "--png goes with --svg DIR")
-                                      : load(a, args[0], &p, &job, err);
+                                      : nt_write_apart(a->out, args[0], err);
     (void)nargs;
+    rc = rc == 0 ? load(a, args[0], &p, &job, err) : rc;
 
     if (rc == 0) {
         struct nt_report_in in = {.profile = p,

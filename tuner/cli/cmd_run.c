@@ -49,6 +49,7 @@ const struct nt_command nt_cmd_run = {
     .opts = run_opts,
     .size = sizeof(struct nt_run_opts),
     .run = run_run,
+    .hands_on = true,
     .details =
         "Checks that the profile fits this machine, sets its variables for the command and all "
         "its children, writes a manifest, and becomes the command. A value that is set already "

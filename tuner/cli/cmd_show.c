@@ -61,8 +61,10 @@ static void print_head(const struct nt_profile *p)
     if (p->stack.framework != NULL && p->stack.framework[0] != '\0') {
         (void)printf("framework  %s\n", p->stack.framework);
     }
-    (void)printf("rig        %s%s\n", nt_rig_names[p->rig],
-                 p->rig != NT_RIG_NCCL ? " (functional: not a real node)" : "");
+    (void)printf("rig        %s%s%s%s\n", nt_rig_names[p->rig],
+                 p->rig != NT_RIG_NCCL ? " (functional: not a real node)" : "",
+                 p->stand_in != NULL && p->stand_in[0] != '\0' ? ", played from " : "",
+                 p->stand_in != NULL ? p->stand_in : "");
     print_texts("confirmed ", &p->modes);
     print_texts(";", &p->dtypes);
     print_texts(";", &p->places);

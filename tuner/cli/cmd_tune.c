@@ -18,7 +18,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +86,8 @@ static const struct nt_opt opts[] = {
     NT_OPT(NT_O_FLAG, T, no_overlap, "no-overlap", 0, NULL,
            "no program here computes beside its calls: not checked"),
     NT_OPT(NT_O_DURATION, T, budget_ns, "budget", 'b', "TIME",
-           "end within this time; refused below the least that works"),
+           "end within this time, of a recording in the time that was recorded; refused below the "
+           "least that works"),
     NT_OPT(NT_O_STRS, T, try, "try", 0, "NAME=A,B",
            "process-scope values to try instead of the table's; may be repeated"),
     NT_OPT(NT_O_STRS, T, fix, "fix", 0, "NAME=VALUE",
@@ -152,6 +152,7 @@ struct tune {
     const char
         *args[8];    /* recording: the file that stands in for the machine; of a model its XML */
     char source[80]; /* of the job to go on with */
+    bool null;
     struct nt_buf settings;
     /* progress */
     bool tty;
@@ -175,36 +176,28 @@ static size_t stand_in_args(struct tune *t)
 }
 
 /* A resumed job must meet the world that it began in. */
-static int keep_source(struct tune *t, bool null, struct nt_err *err)
+static int keep_source(struct tune *t, const char *kind, const char *name, struct nt_err *err)
 {
     char hex[NT_HEX_LEN + 1], now[sizeof(t->spec.source)];
+    bool file = strchr(name, '/') != NULL || access(name, R_OK) == 0;
+    struct nt_spec *s = &t->spec;
 
     if (!nt_sha256_file_hex(t->recording, hex)) {
         return nt_fail(err, NT_E_INVAL, 0, "%.300s cannot be read", t->recording);
     }
-    (void)snprintf(now, sizeof(now), "%s%s", hex, null ? " null" : "");
+    (void)snprintf(now, sizeof(now), "%s%s", hex, t->null ? " null" : "");
     if (t->a->resume != 0 && t->source[0] != '\0' && strcmp(t->source, now) != 0) {
         return nt_fail(err, NT_E_INVAL, 0,
                        "job %lld began with other content than that of %.300s%s: name that, or "
                        "start anew",
-                       (long long)t->a->resume, t->recording, null ? " with --null" : "");
+                       (long long)t->a->resume, t->recording, t->null ? " with --null" : "");
     }
-    (void)snprintf(t->spec.source, sizeof(t->spec.source), "%s", now);
+    (void)snprintf(s->source, sizeof(s->source), "%s", now);
+    if (snprintf(s->stand_in, sizeof(s->stand_in), "%s:%s", kind, file ? t->recording : name) >=
+        (int)sizeof(s->stand_in)) {
+        s->stand_in[0] = '\0'; /* half a name is none */
+    }
     return 0;
-}
-
-/* Types that were named, and are not in the recording. */
-static void note_dropped_types(const struct tune *t, const struct nt_spec *asked)
-{
-    const struct nt_spec *s = &t->spec;
-
-    for (int d = 0; t->a->dtypes != NULL && d < NT_DTYPE_COUNT; d++) {
-        if (asked->dtypes[d] && !s->dtypes[d]) {
-            (void)fprintf(stderr, "note: this recording holds %s: %s is not %s\n",
-                          nt_dtype_names[s->raced_dtype], nt_dtype_names[d],
-                          d == (int)asked->raced_dtype ? "raced" : "looked at");
-        }
-    }
 }
 
 static int use_recording(struct tune *t, const char *name, struct nt_err *err)
@@ -216,15 +209,15 @@ static int use_recording(struct tune *t, const char *name, struct nt_err *err)
 
     rc = rc == 0 ? nt_where_probe("recording", t->probe, sizeof(t->probe), err) : rc;
     rc = rc == 0 ? nt_recording_load(t->recording, &rec, err) : rc;
-    rc = rc == 0 ? keep_source(t, t->a->null, err) : rc;
+    rc = rc == 0 ? keep_source(t, "recording", name, err) : rc;
     rc = rc == 0 && t->a->try.n > 0 ? nt_env_settings(&t->env, &t->spec, &t->a->try, err) : rc;
     rc = rc == 0 ? nt_wrap(err, nt_recorded_spec(rec, &t->spec, err), "%s", t->recording) : rc;
     nt_recording_free(rec);
-    if (rc == 0) {
-        note_dropped_types(t, &asked);
+    if (rc == 0 && t->a->dtypes != NULL) {
+        nt_recorded_note_dropped(&asked, &t->spec);
     }
     n = stand_in_args(t);
-    if (t->a->null) {
+    if (t->null) {
         t->args[n++] = "--null";
     }
     return rc;
@@ -260,7 +253,7 @@ static int use_model(struct tune *t, const char *file, struct nt_err *err)
     t->args[n++] = "--nodes";
     (void)snprintf(t->nodes, sizeof(t->nodes), "%u", s->nodes);
     t->args[n++] = t->nodes;
-    return keep_source(t, false, err);
+    return keep_source(t, "model", t->recording, err);
 }
 
 static int find_probe(struct tune *t, struct nt_err *err)
@@ -324,6 +317,7 @@ static int check_given(const struct tune_args *a, struct nt_err *err)
         {(recording || model) && a->probe != NULL,
          "--probe: a recording or model has its own program"},
         {(recording || model) && a->nccl != NULL, "--nccl: a recording or model runs none"},
+        {(recording || model) && a->env.n > 0, "--env: a recording or model has no such ranks"},
         {(recording || model) && a->devices != NULL, "--devices: a recording or model has none"},
         {(recording || model) && a->backends != NULL,
          "--backends: a recording or model has only NCCL; others are measured on GPUs"},
@@ -641,8 +635,8 @@ static int run_tune(const void *opts_, unsigned nargs, char **args, struct nt_er
     }
     given.resume = given.resume == NO_RESUME ? 0 : given.resume;
     t->a = &given;
+    t->null = given.null;
     t->tty = isatty(STDERR_FILENO) != 0;
-    (void)signal(SIGXFSZ, SIG_IGN); /* a full quota is an error to report, not a death */
     nt_env_init(&t->env);
     rc = check_given(t->a, err);
     rc = rc == 0 ? check_die_after(given.die_after, err) : rc;
@@ -748,14 +742,16 @@ static int resume_spec(struct tune *t, struct nt_err *err)
     (void)snprintf(t->source, sizeof(t->source), "%s", f.spec.source);
     if (f.spec.rig >= NT_RIG_RECORDING) {
         bool recording = f.spec.rig == NT_RIG_RECORDING;
-        const char *kind = recording ? "recording:" : "model:";
-        if (strncmp(t->a->rig, kind, strlen(kind)) != 0) {
+        const char *kind = recording ? "recording:" : "model:",
+                   *rig = strcmp(t->a->rig, "auto") == 0 ? f.spec.stand_in : t->a->rig;
+        if (strncmp(rig, kind, strlen(kind)) != 0) {
             return nt_fail(err, NT_E_INVAL, 0, "job %lld %s: name it again with --rig %s",
                            (long long)t->a->resume,
                            recording ? "replays a recording" : "is of a model",
                            recording ? "recording:NAME" : "model:TOPO.xml");
         }
-        rc = (recording ? use_recording : use_model)(t, t->a->rig + strlen(kind), err);
+        t->null = t->null || strstr(f.spec.source, " null") != NULL;
+        rc = (recording ? use_recording : use_model)(t, rig + strlen(kind), err);
         t->spec = f.spec;
     } else {
         rc = nt_resumed_probe(t->a->probe, &f.spec, t->a->resume, err);

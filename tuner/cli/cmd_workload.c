@@ -175,9 +175,16 @@ static int from_receipts(const struct workload_args *o, char **paths, unsigned n
 static int run_workload(const void *opts, unsigned nargs, char **args, struct nt_err *err)
 {
     static const char *const actions[] = {"from-config", "from-receipts", "show", NULL};
+    const struct workload_args *o = opts;
     int action = nt_vocab_find(actions, "action", args[0], err);
     if (action < 0) {
         return action;
+    }
+    for (unsigned i = 1; i < nargs && action != 2; i++) { /* what is shown may replace itself */
+        int rc = nt_write_apart(o->out, args[i], err);
+        if (rc != 0) {
+            return rc;
+        }
     }
     if (action == 1) {
         return from_receipts(opts, args + 1, nargs - 1, err);

@@ -542,7 +542,8 @@ static const char *ruled_out(const struct nt_env *e, const struct nt_spec *s,
     return NULL;
 }
 
-static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n,
+/* A constraint is never searched: passed over in the table's, refused where it was asked for. */
+static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n, bool asked,
                        struct nt_err *err)
 {
     char text[NT_SETTING_LEN] = "";
@@ -550,7 +551,11 @@ static int add_setting(struct nt_spec *s, const struct nt_assign *vars, size_t n
 
     for (size_t i = 0; i < n; i++) {
         if (in_list(s->fixed, vars[i].name)) {
-            return 0; /* a constraint is never searched */
+            return asked ? nt_fail(err, NT_E_INVAL, 0,
+                                   "--try %s: it is fixed, by --fix or by the site, and a "
+                                   "constraint is never searched",
+                                   vars[i].name)
+                         : 0;
         }
     }
     if (n == 2 && strcmp(vars[0].name, vars[1].name) > 0) {
@@ -588,7 +593,7 @@ static int add_together(const struct nt_env *e, struct nt_spec *s, char *words, 
         rc = nt_tunable_for_profile(w, eq + 1, e->version != 0 ? e->version : NT_NCCL_NEWEST, true,
                                     err);
     }
-    return rc == 0 ? add_setting(s, vars, n, err) : nt_wrap(err, rc, "--try");
+    return rc == 0 ? add_setting(s, vars, n, true, err) : nt_wrap(err, rc, "--try");
 }
 
 /* "NAME=A,B": each value a setting. */
@@ -612,7 +617,7 @@ static int add_given(const struct nt_env *e, struct nt_spec *s, const char *word
         struct nt_assign a = {copy, value};
         rc = nt_tunable_for_profile(copy, value, e->version != 0 ? e->version : NT_NCCL_NEWEST,
                                     true, err);
-        rc = rc == 0 ? add_setting(s, &a, 1, err) : nt_wrap(err, rc, "--try");
+        rc = rc == 0 ? add_setting(s, &a, 1, true, err) : nt_wrap(err, rc, "--try");
     }
     return rc;
 }
@@ -663,7 +668,7 @@ int nt_env_settings(struct nt_env *e, struct nt_spec *s, const struct nt_strs *g
             struct nt_assign vars[NT_KNOB_VARS];
             char text[64];
             size_t k = nt_knob_assign(knobs[i], v, vars, text, sizeof(text));
-            rc = ruled_out(e, s, vars, k) == NULL ? add_setting(s, vars, k, err) : 0;
+            rc = ruled_out(e, s, vars, k) == NULL ? add_setting(s, vars, k, false, err) : 0;
         }
     }
     return rc;

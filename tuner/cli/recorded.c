@@ -5,16 +5,14 @@
 #include <string.h>
 
 /* NCCL's costs were recorded for the ladder only; between, there are just the default and leaders.
- */
+ * Of a collective about which it asks no tuner, that there are none was. */
 static bool is_ladder(const struct nt_recording *rec, const struct nt_case *cs)
 {
     struct nt_replay replay;
-    struct nt_cells cells = {0};
+    struct nt_cells cells;
 
-    if (nt_replay_init(&replay, rec, 0, false, NT_ALL_GANGS, 1, NULL, 0, NULL) == 0) {
-        nt_replay_cells(&replay, cs, &cells);
-    }
-    return cells.asked;
+    return nt_replay_init(&replay, rec, 0, false, NT_ALL_GANGS, 1, NULL, 0, NULL) == 0 &&
+           nt_replay_cells(&replay, cs, &cells) && (cells.asked || cs->coll >= NT_TUNER_COLLS);
 }
 
 static void take_settings(const struct nt_recording *rec, struct nt_spec *s)
@@ -205,5 +203,22 @@ int nt_recorded_spec(const struct nt_recording *rec, struct nt_spec *s, struct n
     if (s->nsizes == 0) {
         take_sizes(rec, s);
     }
-    return rc == 0 ? check_cases(rec, s, err) : rc;
+    rc = rc == 0 ? check_cases(rec, s, err) : rc;
+    if (rc == 0 && s->nsizes == 0) {
+        rc = nt_fail(err, NT_E_INVAL, 0,
+                     "no size was recorded for all collectives and modes asked for; name those "
+                     "that are to be looked at with --sizes");
+    }
+    return rc;
+}
+
+void nt_recorded_note_dropped(const struct nt_spec *asked, const struct nt_spec *s)
+{
+    for (int d = 0; d < NT_DTYPE_COUNT; d++) {
+        if (asked->dtypes[d] && !s->dtypes[d]) {
+            (void)fprintf(stderr, "note: this recording holds %s: %s is not %s\n",
+                          nt_dtype_names[s->raced_dtype], nt_dtype_names[d],
+                          d == (int)asked->raced_dtype ? "raced" : "looked at");
+        }
+    }
 }

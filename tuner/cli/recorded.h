@@ -12,3 +12,5 @@ NT_MUST_CHECK int nt_recorded_spec(const struct nt_recording *rec, struct nt_spe
 bool nt_recorded_dtype(const struct nt_recording *rec, enum nt_dtype dtype);
 /* Adds the collectives that were recorded to *colls. */
 void nt_recorded_colls(const struct nt_recording *rec, bool colls[NT_COLL_COUNT]);
+/* Says on stderr which types that were asked for `s`, the job, has not. */
+void nt_recorded_note_dropped(const struct nt_spec *asked, const struct nt_spec *s);

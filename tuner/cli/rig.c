@@ -73,14 +73,17 @@ static int take_dtype(const struct nt_profile *p, struct nt_rig_open *r, struct 
             return 0;
         }
     }
-    return nt_fail(err, NT_E_MISSING, 0, "%.200s holds no data type of the profile", r->file);
+    return nt_fail(err, NT_E_MISSING, 0, "%.200s holds %s, the profile is of %s%s", r->file,
+                   nt_dtype_names[nt_recording_block(r->rec, 0)->cs.dtype],
+                   p->dtypes.n > 0 ? p->dtypes.v[0] : "no type",
+                   p->dtypes.n > 1 ? " and others" : "");
 }
 
-static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p,
+static int use_recording(const struct nt_rig_opts *o, const char *name, const struct nt_profile *p,
                          struct nt_rig_open *r, struct nt_err *err)
 {
     const char *rig, *ranks;
-    int rc = nt_where_recording(o->rig + strlen("recording:"), r->file, sizeof(r->file), err);
+    int rc = nt_where_recording(name + strlen("recording:"), r->file, sizeof(r->file), err);
 
     rc = rc == 0 ? nt_recording_load(r->file, &r->rec, err) : rc;
     if (rc == 0) {
@@ -106,10 +109,11 @@ static int use_recording(const struct nt_rig_opts *o, const struct nt_profile *p
     return rc == 0 ? stand_in(o, "recording", r, err) : rc;
 }
 
-static int use_model(const struct nt_rig_opts *o, struct nt_rig_open *r, struct nt_err *err)
+static int use_model(const struct nt_rig_opts *o, const char *name, struct nt_rig_open *r,
+                     struct nt_err *err)
 {
-    if (realpath(o->rig + strlen("model:"), r->file) == NULL) {
-        return nt_fail(err, NT_E_INVAL, errno, "--rig %.200s", o->rig);
+    if (realpath(name + strlen("model:"), r->file) == NULL) {
+        return nt_fail(err, NT_E_INVAL, errno, "--rig %.200s", name);
     }
     r->spec.rig = NT_RIG_MODEL;
     return stand_in(o, "model", r, err);
@@ -158,8 +162,10 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
 {
     static const char *const rigs[] = {"auto",           "nccl",           "mps-sockets", "mps-p2p",
                                        "recording:NAME", "model:TOPO.xml", NULL};
-    bool given = o->rig != NULL && strcmp(o->rig, "auto") != 0;
-    int rc, rig = given ? nt_vocab_find(nt_rig_names, "rig", o->rig, NULL) : p->rig;
+    bool named = o->rig != NULL && strcmp(o->rig, "auto") != 0,
+         given = named || (p->stand_in != NULL && p->stand_in[0] != '\0');
+    const char *name = named ? o->rig : p->stand_in;
+    int rc, rig = given ? nt_vocab_find(nt_rig_names, "rig", name, NULL) : p->rig;
 
     memset(ret, 0, sizeof(*ret));
     nt_env_init(&ret->env);
@@ -171,17 +177,17 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
         return rc;
     }
     if (given && o->devices != NULL &&
-        (strncmp(o->rig, "recording:", 10) == 0 || strncmp(o->rig, "model:", 6) == 0)) {
+        (strncmp(name, "recording:", 10) == 0 || strncmp(name, "model:", 6) == 0)) {
         return nt_fail(err, NT_E_INVAL, 0, "--devices: a recording or model has none");
     }
-    if (given && strncmp(o->rig, "recording:", 10) == 0) {
+    if (given && strncmp(name, "recording:", 10) == 0) {
         if (o->fix != NULL && o->fix->n > 0) {
             return nt_fail(err, NT_E_INVAL, 0, "--fix: only a machine that is here can be fixed");
         }
-        return use_recording(o, p, ret, err);
+        return use_recording(o, name, p, ret, err);
     }
-    if (given && strncmp(o->rig, "model:", 6) == 0) {
-        return use_model(o, ret, err);
+    if (given && strncmp(name, "model:", 6) == 0) {
+        return use_model(o, name, ret, err);
     }
     if (!given && rig >= NT_RIG_RECORDING) {
         return nt_fail(err, NT_E_INVAL, 0,
@@ -189,7 +195,7 @@ int nt_rig_open(const struct nt_rig_opts *o, const struct nt_profile *p, struct 
                        nt_rig_names[rig], rig == NT_RIG_MODEL ? rigs[5] : rigs[4]);
     }
     if (rig < 0 || rig > NT_RIG_MPS_P2P) {
-        return nt_fail_name(err, "rig", o->rig, rigs);
+        return nt_fail_name(err, "rig", name, rigs);
     }
     if (rig != p->rig) {
         return nt_fail(err, NT_E_MISSING, 0, "the profile is of the rig %s, not of %s",

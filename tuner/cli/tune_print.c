@@ -166,8 +166,9 @@ void nt_tune_print_summary(const struct nt_spec *s, const char *path,
         (void)printf("warning: %s\n", p->warnings.v[i]);
     }
     idle = wall - (double)(o->totals.measuring_ns + o->totals.starting_ns) / 1e9;
-    (void)printf("job %lld: %llu trials, %llu gangs, %.1f s wall", (long long)o->job,
-                 (unsigned long long)o->trials, (unsigned long long)o->totals.gangs, wall);
+    (void)printf("job %lld: %llu trials, %s%llu gangs, %.1f s wall", (long long)o->job,
+                 (unsigned long long)o->trials, o->resumed ? "since it went on " : "",
+                 (unsigned long long)o->totals.gangs, wall);
     if (s->rig < NT_RIG_RECORDING) {
         (void)printf(" (%.1f %% neither measuring nor starting gangs)", 100 * idle / wall);
     }

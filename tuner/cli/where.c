@@ -180,9 +180,13 @@ static int try_database(const char *given, struct nt_err *err)
 int nt_where_out(const char *out, const char *db, int *ret_hold, struct nt_err *err)
 {
     struct stat st;
+    char path[PATH_MAX];
     int rc;
 
     *ret_hold = -1;
+    if (nt_store_default_path(db, false, path, sizeof(path), NULL) == 0 && strcmp(path, out) == 0) {
+        return nt_fail(err, NT_E_INVAL, 0, "--out %.200s is the database: give another name", out);
+    }
     if (out[0] == '\0' || (stat(out, &st) == 0 && S_ISDIR(st.st_mode))) {
         return nt_fail(err, NT_E_INVAL, 0, "--out '%.200s' is no name for a file", out);
     }

@@ -5,7 +5,6 @@
 #include "tuner/launch/loop.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@ struct check {
     struct nt_check_plan *plan;
     char dir[64], vars[NT_SETTING_LEN], delivery[256];
     uv_loop_t loop;
-    uv_signal_t signals[3];
+    uv_signal_t signals[NT_LOOP_ENDS];
     struct nt_drive *drive;
     int rc;
     struct nt_err err;
@@ -237,7 +236,7 @@ static int arm_env(void *data, enum nt_arm arm, struct nt_buf *out, struct nt_er
 
 static void close_handles(struct check *c)
 {
-    nt_loop_close_signals(c->signals, 3, c->rc == -NT_E_INTERRUPTED);
+    nt_loop_close_signals(c->signals, NT_LOOP_ENDS, c->rc == -NT_E_INTERRUPTED);
 }
 
 static void on_end(void *data, int rc, const struct nt_err *err)
@@ -265,23 +264,9 @@ static void on_signal(uv_signal_t *h, int signum)
 
 static int open_loop(struct check *c, struct nt_err *err)
 {
-    static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
     int rc = nt_loop_open(&c->loop, NT_LOOP_GANGS(c->c->profile->ranks), err);
 
-    if (rc != 0) {
-        return rc;
-    }
-    for (size_t i = 0; i < 3; i++) {
-        rc = uv_signal_init(&c->loop, &c->signals[i]);
-        if (rc != 0) { /* only the first makes a pipe */
-            nt_assert(i == 0);
-            (void)uv_loop_close(&c->loop);
-            return nt_fail(err, NT_E_MISSING, -rc, "signals cannot be watched");
-        }
-        c->signals[i].data = c;
-        (void)uv_signal_start(&c->signals[i], on_signal, signums[i]);
-    }
-    return 0;
+    return rc == 0 ? nt_loop_watch_ends(&c->loop, c->signals, on_signal, c, err) : rc;
 }
 
 static uint64_t largest(const struct check *c)

@@ -16,7 +16,7 @@ struct ask {
     struct nt_launch *launch;
     uv_loop_t loop;
     uv_timer_t timer;
-    uv_signal_t signals[3];
+    uv_signal_t signals[NT_LOOP_ENDS];
     const char *dir;
     bool killed, interrupted, closed;
     struct nt_err *err;
@@ -51,7 +51,7 @@ static void on_closed(void *data)
 
     a->closed = true;
     uv_close((uv_handle_t *)&a->timer, NULL);
-    nt_loop_close_signals(a->signals, 3, a->interrupted);
+    nt_loop_close_signals(a->signals, NT_LOOP_ENDS, a->interrupted);
 }
 
 /* KILL, and what does not end even so is left. */
@@ -82,17 +82,9 @@ static void on_signal(uv_signal_t *h, int signum)
 
 static int open_loop(struct ask *a, unsigned nodes, struct nt_err *err)
 {
-    static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
     int rc = nt_loop_open(&a->loop, 4 * nodes, err);
 
-    for (size_t i = 0; rc == 0 && i < 3; i++) {
-        if (uv_signal_init(&a->loop, &a->signals[i]) != 0) { /* only the first makes a pipe */
-            nt_assert(i == 0 && uv_loop_close(&a->loop) == 0);
-            return nt_fail(err, NT_E_MISSING, 0, "signals cannot be watched");
-        }
-        a->signals[i].data = a;
-        (void)uv_signal_start(&a->signals[i], on_signal, signums[i]);
-    }
+    rc = rc == 0 ? nt_loop_watch_ends(&a->loop, a->signals, on_signal, a, err) : rc;
     if (rc == 0) {
         (void)uv_timer_init(&a->loop, &a->timer);
         a->timer.data = a;

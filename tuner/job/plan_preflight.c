@@ -1,4 +1,5 @@
 /* Preflight: cells, clocks warm, default against default from fresh gangs. */
+#include "tuner/base/text.h"
 #include "tuner/job/plan_i.h"
 
 #include <math.h>
@@ -160,6 +161,7 @@ static uint32_t count_deaf(const struct nt_plan *p)
 /* The noise is known: can the job go on? seem: classes that seem too noisy. */
 static void judge_noise(struct nt_plan *p, uint32_t seem)
 {
+    char text[24];
     uint32_t classes = p->npoints * p->nmodes, deaf = seem * 2 > classes ? count_deaf(p) : 0;
 
     if (seem * 2 > classes) {
@@ -175,9 +177,11 @@ static void judge_noise(struct nt_plan *p, uint32_t seem)
     } else if (p->spec.budget_ns > 0 &&
                nt_plan_least_budget(p) + p->reserve_ns / 4 > p->spec.budget_ns) {
         (void)nt_fail(&p->failed, NT_E_INVAL, 0,
-                      "--budget %.0f s is too short: the confirm alone takes %.0f s here; the "
-                      "least that works is %.0f s",
-                      (double)p->spec.budget_ns / 1e9, (double)p->reserve_ns / 1e9,
+                      "--budget %s is too short: the confirm alone takes %.0f s %s; the least that "
+                      "works is %.0f s",
+                      nt_format_ns((double)p->spec.budget_ns, text, sizeof(text)),
+                      (double)p->reserve_ns / 1e9,
+                      p->spec.rig >= NT_RIG_RECORDING ? "of the time of what is played" : "here",
                       ceil(((double)nt_plan_least_budget(p) + (double)p->reserve_ns / 4) / 1e9));
     }
 }

@@ -82,7 +82,7 @@ static bool guard_holds(const struct nt_plan *p, const struct check_point *c, en
 
 static const char *check_name(enum check k)
 {
-    static const char *const names[CHECK_COUNT] = {[CHECK_CLASS] = "inside",
+    static const char *const names[CHECK_COUNT] = {[CHECK_CLASS] = "the size itself",
                                                    [CHECK_VARIANT] = "other type or placement",
                                                    [CHECK_EDGE] = "edge",
                                                    [CHECK_OFF] = "odd size",

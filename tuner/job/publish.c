@@ -92,6 +92,7 @@ static struct nt_profile *new_profile(const struct nt_spec *spec, const struct n
         return NULL;
     }
     p->rig = nt_spec_told_rig(spec);
+    p->stand_in = spec->stand_in[0] != '\0' ? nt_profile_text(p, spec->stand_in) : NULL;
     p->ranks = spec->ranks;
     p->nodes = spec->nodes;
     p->placement = nt_profile_text(p, facts->placement);

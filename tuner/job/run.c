@@ -26,7 +26,7 @@ struct run {
     json_t *peers; /* asked before the first gang; facts take it */
     uv_loop_t loop;
     struct nt_drive *drive;
-    uv_signal_t signals[3];
+    uv_signal_t signals[NT_LOOP_ENDS];
     uv_timer_t tick;
     uv_work_t hashing;
     bool hash_busy;
@@ -508,13 +508,17 @@ static int load_spec(void *data, const struct nt_store_job *j, struct nt_err *er
     json_t *o = NULL;
     int rc = nt_json_parse(j->spec, strlen(j->spec), "spec of the job", &o, err);
 
-    if (rc == 0 && (j->state == NT_JOB_DONE || j->state == NT_JOB_FAILED)) {
-        rc = nt_fail(err, NT_E_NO, 0, "job %lld is %s already; `nccltune show %lld` prints it",
-                     (long long)j->id, nt_job_state_names[j->state], (long long)j->id);
+    if (rc == 0 && j->state == NT_JOB_DONE) {
+        rc = nt_fail(err, NT_E_NO, 0, "it is done already; `nccltune show %lld` prints it",
+                     (long long)j->id);
+    } else if (rc == 0 && j->state == NT_JOB_FAILED) {
+        rc = nt_fail(err, NT_E_NO, 0,
+                     "it failed and would again, `nccltune query --view events` tells why; start "
+                     "anew without --resume");
     }
     rc = rc == 0 ? nt_spec_from_json(o, &r->spec, err) : rc;
     json_decref(o);
-    return nt_wrap(err, rc, "job %lld, to go on with", (long long)j->id);
+    return rc;
 }
 
 static int open_job(struct run *r, struct nt_err *err)
@@ -571,7 +575,7 @@ static void on_tick(uv_timer_t *h)
 
 static void close_handles(struct run *r)
 {
-    nt_loop_close_signals(r->signals, 3, r->rc == -NT_E_INTERRUPTED);
+    nt_loop_close_signals(r->signals, NT_LOOP_ENDS, r->rc == -NT_E_INTERRUPTED);
     uv_close((uv_handle_t *)&r->tick, NULL);
 }
 
@@ -590,21 +594,11 @@ static void on_end(void *data, int rc, const struct nt_err *err)
 /* The first signal makes the loop's pipe; once it is there the other handles cannot fail. */
 static int open_loop(struct run *r, struct nt_err *err)
 {
-    static const int signums[3] = {SIGINT, SIGTERM, SIGHUP};
     int rc = nt_loop_open(&r->loop, NT_LOOP_GANGS(r->spec.ranks), err);
 
+    rc = rc == 0 ? nt_loop_watch_ends(&r->loop, r->signals, on_signal, r, err) : rc;
     if (rc != 0) {
         return rc;
-    }
-    for (size_t i = 0; i < 3; i++) {
-        rc = uv_signal_init(&r->loop, &r->signals[i]);
-        if (rc != 0) {
-            nt_assert(i == 0);
-            (void)uv_loop_close(&r->loop);
-            return nt_fail(err, NT_E_MISSING, -rc, "signals cannot be watched");
-        }
-        r->signals[i].data = r;
-        (void)uv_signal_start(&r->signals[i], on_signal, signums[i]);
     }
     (void)uv_timer_init(&r->loop, &r->tick);
     r->tick.data = r;
@@ -672,6 +666,7 @@ static void fill_outcome(struct run *r, struct nt_job_outcome *ret)
     ret->grid_ns = x->grid_ns;
     ret->further = x->further;
     ret->totals = r->totals;
+    ret->resumed = r->c->resume != 0;
 }
 
 /* What the job ends as. An interrupted one, and one whose database failed under it, can be resumed.
@@ -731,6 +726,10 @@ int nt_job_run(const struct nt_job_config *config, struct nt_job_outcome *ret, s
         rc2 = rc2 == 0 ? nt_store_job_set_state(config->store, r->job, end_state(rc),
                                                 rc == 0 ? err : NULL)
                        : rc2;
+        if (rc2 == 0 && end_state(rc) == NT_JOB_FAILED && err != NULL) {
+            struct nt_err none;
+            rc2 = nt_store_add_event(config->store, r->job, "failed", err->msg, &none);
+        }
         rc2 = rc2 == 0 ? nt_store_job_release(config->store, r->job, rc == 0 ? err : NULL) : rc2;
         rc = rc == 0 ? rc2 : rc;
     }

@@ -44,7 +44,8 @@ struct nt_job_config {
 struct nt_job_outcome {
     int64_t job;
     struct nt_profile *profile; /* the caller frees it */
-    struct nt_drive_totals totals;
+    bool resumed;
+    struct nt_drive_totals totals;                    /* since it was resumed */
     uint64_t held_ns, search_ns, confirm_ns, grid_ns; /* device time */
     unsigned further; /* pairs of the confirm beyond its own, of points in doubt */
     uint64_t trials;

@@ -261,12 +261,13 @@ static const struct {
     enum member_type type;
     size_t offset, size;
 } members[] = {
-    MEMBER(seed, M_U64),         MEMBER(ranks, M_UNSIGNED),       MEMBER(nodes, M_UNSIGNED),
-    MEMBER(budget_ns, M_U64),    MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
-    MEMBER(margin, M_DOUBLE),    MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
-    MEMBER(fixed, M_TEXT),       MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
-    MEMBER(source, M_OPT_TEXT),  MEMBER(probe, M_OPT_TEXT),       MEMBER(same_bits, M_BOOL),
-    MEMBER(devices, M_OPT_TEXT), MEMBER(no_groups, M_BOOL),       MEMBER(no_overlap, M_BOOL),
+    MEMBER(seed, M_U64),        MEMBER(ranks, M_UNSIGNED),       MEMBER(nodes, M_UNSIGNED),
+    MEMBER(budget_ns, M_U64),   MEMBER(max_memory_bytes, M_U64), MEMBER(pairs, M_UNSIGNED),
+    MEMBER(margin, M_DOUBLE),   MEMBER(guard, M_DOUBLE),         MEMBER(alpha, M_DOUBLE),
+    MEMBER(fixed, M_TEXT),      MEMBER(as_found, M_TEXT),        MEMBER(extra_guards, M_BOOL),
+    MEMBER(source, M_OPT_TEXT), MEMBER(stand_in, M_OPT_TEXT),    MEMBER(probe, M_OPT_TEXT),
+    MEMBER(same_bits, M_BOOL),  MEMBER(devices, M_OPT_TEXT),     MEMBER(no_groups, M_BOOL),
+    MEMBER(no_overlap, M_BOOL),
 };
 enum { NMEMBERS = sizeof(members) / sizeof(members[0]) };
 

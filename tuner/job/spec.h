@@ -53,6 +53,7 @@ struct nt_spec {
                             pristine */
     char devices[128];   /* CUDA devices, "4,5", one a rank; "": from 0 on */
     char source[80];     /* what stands in for a machine: its hash; "": the machine itself */
+    char stand_in[512];  /* … and how to name it again, as --rig does; "": not known */
     char probe[80];      /* file name of the program that measures; "": the installed one */
     struct nt_weight weights[NT_MAX_WEIGHTS]; /* one for each case with calls */
     size_t nweights;                          /* 0: every case weighs the same */

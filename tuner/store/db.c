@@ -110,8 +110,7 @@ static const struct {
 } advice[] = {
     {SQLITE_BUSY, NT_E_STORE, "is locked by another program; let it finish or stop it"},
     {SQLITE_LOCKED, NT_E_STORE, "is locked by another use in this program"},
-    {SQLITE_NOTADB, NT_E_DAMAGED,
-     "is not an nccltune database, or is damaged; name another with --db"},
+    {SQLITE_NOTADB, NT_E_DAMAGED, "is not an nccltune database, or is damaged; name another"},
     {SQLITE_CORRUPT, NT_E_DAMAGED,
      "is damaged; 'sqlite3 OLD .recover | sqlite3 NEW' saves what can be read"},
     {SQLITE_READONLY, NT_E_STORE,

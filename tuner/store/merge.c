@@ -1,6 +1,8 @@
 /* Two databases into one: the SQL of schema/sql/merge.sql between an attached file and ours. */
 #include "tuner/store/db.h"
+#include "tuner/store/owner.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define COUNTS                                                                                     \
@@ -10,7 +12,7 @@
     "DROP TABLE temp.m_topology; DROP TABLE temp.m_host; DROP TABLE temp.m_stack;"                 \
     "DROP TABLE temp.m_setting; DROP TABLE temp.m_executed; DROP TABLE temp.m_cases;"              \
     "DROP TABLE temp.m_conflict; DROP TABLE temp.m_job; DROP TABLE temp.m_import;"                 \
-    "DROP TABLE temp.m_before"
+    "DROP TABLE temp.m_before; DROP TABLE temp.m_alive; DROP TABLE temp.m_driven"
 
 static int numbers(struct nt_store *s, const char *sql, uint64_t *ret, int n, struct nt_err *err)
 {
@@ -51,7 +53,9 @@ static int attach(struct nt_store *s, const char *path, struct nt_err *err)
 static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
 {
     static const char *const questions[] = {
-        "SELECT quick_check FROM pragma_quick_check(1, 'src') WHERE quick_check <> 'ok'",
+        "SELECT replace(replace(quick_check, '*** in database src ***' || char(10), ''), char(10), "
+        "' ')"
+        " FROM pragma_quick_check(1, 'src') WHERE quick_check <> 'ok'",
         "SELECT 'table ' || m.name FROM main.sqlite_schema AS m WHERE m.type = 'table' AND NOT "
         "EXISTS"
         " (SELECT 1 FROM src.sqlite_schema AS x WHERE x.type = 'table' AND x.name = m.name) LIMIT "
@@ -74,7 +78,7 @@ static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
         }
         if (step == SQLITE_ROW) {
             rc = nt_fail(err, NT_E_DAMAGED, 0,
-                         "database %s is damaged: %s%.200s%s; nothing was merged", path,
+                         "database %s is damaged: %s%.200s%s; nothing of it was merged", path,
                          i > 0 ? "rows that others need are missing (" : "", nt_db_text(st, 0),
                          i > 0 ? ")" : "");
         } else if (step != SQLITE_DONE) {
@@ -85,10 +89,46 @@ static int check_whole(struct nt_store *s, const char *path, struct nt_err *err)
     return rc;
 }
 
+/* Jobs here that a living process drives, into m_alive. */
+static int find_alive(struct nt_store *s, struct nt_err *err)
+{
+    sqlite3_stmt *jobs = NULL, *add = NULL;
+    int rc = nt_db_exec(s, "CREATE TEMP TABLE m_alive (id INTEGER PRIMARY KEY)", err), step;
+
+    if (rc != 0) {
+        return rc;
+    }
+    if (sqlite3_prepare_v2(s->db,
+                           "SELECT id, owner_pid, owner_start, owner_boot FROM main.job"
+                           " WHERE state = 'running' AND owner_pid IS NOT NULL",
+                           -1, &jobs, NULL) != SQLITE_OK ||
+        sqlite3_prepare_v2(s->db, "INSERT INTO temp.m_alive VALUES (?1)", -1, &add, NULL) !=
+            SQLITE_OK) {
+        rc = nt_db_fail(s, err, NULL);
+    }
+    while (rc == 0 && (step = sqlite3_step(jobs)) != SQLITE_DONE) {
+        struct nt_owner o = {sqlite3_column_int64(jobs, 1), sqlite3_column_int64(jobs, 2), ""};
+        if (step != SQLITE_ROW) {
+            rc = nt_db_fail(s, err, NULL);
+            break;
+        }
+        (void)snprintf(o.boot, sizeof(o.boot), "%s", nt_db_text(jobs, 3));
+        if (nt_owner_alive(&o) &&
+            (sqlite3_bind_int64(add, 1, sqlite3_column_int64(jobs, 0)) != SQLITE_OK ||
+             sqlite3_step(add) != SQLITE_DONE || sqlite3_reset(add) != SQLITE_OK)) {
+            rc = nt_db_fail(s, err, NULL);
+        }
+    }
+    (void)sqlite3_finalize(jobs);
+    (void)sqlite3_finalize(add);
+    return rc;
+}
+
 static int merge(struct nt_store *s, struct nt_store_merged *ret, struct nt_err *err)
 {
-    uint64_t before[4] = {0}, after[4] = {0}, conflicts = 0;
+    uint64_t before[4] = {0}, after[4] = {0}, left[2] = {0};
     int rc = numbers(s, COUNTS, before, 4, err);
+    rc = rc == 0 ? find_alive(s, err) : rc;
     if (rc == 0) {
         rc = nt_db_exec(s, nt_merge_sql, err);
     }
@@ -96,7 +136,10 @@ static int merge(struct nt_store *s, struct nt_store_merged *ret, struct nt_err 
         rc = numbers(s, COUNTS, after, 4, err);
     }
     if (rc == 0) {
-        rc = numbers(s, "SELECT count(*) FROM temp.m_conflict", &conflicts, 1, err);
+        rc = numbers(s,
+                     "SELECT (SELECT count(*) FROM temp.m_conflict),"
+                     " (SELECT count(*) FROM temp.m_driven)",
+                     left, 2, err);
     }
     if (rc == 0) {
         rc = nt_db_exec(s, DROP_MAPS, err);
@@ -106,7 +149,8 @@ static int merge(struct nt_store *s, struct nt_store_merged *ret, struct nt_err 
                                         .trials = after[1] - before[1],
                                         .measurements = after[2] - before[2],
                                         .profiles = after[3] - before[3],
-                                        .conflicts = conflicts};
+                                        .conflicts = left[0],
+                                        .driven = left[1]};
     }
     return rc;
 }

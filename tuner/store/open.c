@@ -142,9 +142,7 @@ static int look(const char *path, enum nt_store_mode mode, struct nt_err *err)
     }
     if (st.st_size == 0 && mode == NT_STORE_READ) {
         return nt_fail(err, NT_E_INVAL, 0,
-                       "database %s is empty: nothing was ever written to it; name another with "
-                       "--db or NCCLTUNE_DB",
-                       path);
+                       "database %s is empty: nothing was ever written to it; name another", path);
     }
     return 0;
 }
@@ -249,19 +247,19 @@ static int identify(struct nt_store *s, int64_t app, int current, int64_t *ret_v
     if (app != NT_APPLICATION_ID) {
         return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s belongs to another program (application id 0x%llx); name "
-                       "another with --db or NCCLTUNE_DB",
+                       "another",
                        s->path, (unsigned long long)app);
     }
     if (version > current) {
         return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s has schema version %lld, written by a newer nccltune; this "
-                       "one knows up to %d: use that nccltune, or name another database with --db",
+                       "one knows up to %d: use that nccltune, or name another database",
                        s->path, (long long)version, current);
     }
     if (version <= 0) {
         return nt_fail(err, NT_E_DAMAGED, 0,
                        "database %s has schema version %lld, which no nccltune writes: take back a "
-                       "copy that 'nccltune backup' made, or name another with --db",
+                       "copy that 'nccltune backup' made, or name another",
                        s->path, (long long)version);
     }
     if (version < current && s->mode == NT_STORE_READ) {

@@ -151,12 +151,18 @@ int nt_store_save_profile(struct nt_store *s, int64_t job, const char *json,
     return rc;
 }
 
-static int is_there(void *data, const struct nt_store_job *job, struct nt_err *err)
+/* Why a job that is there has no profile. */
+static int no_profile(void *data, const struct nt_store_job *job, struct nt_err *err)
 {
     (void)data;
-    (void)job;
-    (void)err;
-    return 0;
+    return job->state == NT_JOB_FAILED
+               ? nt_fail(err, NT_E_MISSING, 0,
+                         "job %lld failed and has no profile; 'nccltune query --view events' tells "
+                         "why",
+                         (long long)job->id)
+               : nt_fail(err, NT_E_MISSING, 0,
+                         "job %lld has no profile yet; 'nccltune tune --resume %lld' finishes it",
+                         (long long)job->id, (long long)job->id);
 }
 
 int nt_store_load_profile(struct nt_store *s, int64_t job, struct nt_buf *json, struct nt_err *err)
@@ -176,12 +182,7 @@ int nt_store_load_profile(struct nt_store *s, int64_t job, struct nt_buf *json, 
                          (long long)job, json->max);
         }
     } else if (step == SQLITE_DONE) {
-        rc = nt_store_job_load(s, job, is_there, NULL, err);
-        rc = rc != 0 ? rc
-                     : nt_fail(err, NT_E_MISSING, 0,
-                               "job %lld has no profile yet; 'nccltune tune --resume "
-                               "%lld' finishes it",
-                               (long long)job, (long long)job);
+        rc = nt_store_job_load(s, job, no_profile, NULL, err);
     } else {
         rc = nt_db_fail(s, err, NULL);
     }

@@ -366,6 +366,7 @@ NT_MUST_CHECK int nt_store_view_sql(const char *name, const char **ret_sql, stru
 struct nt_store_merged {
     uint64_t jobs, trials, measurements, profiles; /* that were new here */
     uint64_t conflicts; /* jobs that went different ways in the two: left as they are here */
+    uint64_t driven;    /* further there, but a living process drives them here: left to it */
 };
 /* Adds to s what src holds and s does not; again, it adds nothing. src is only read. One
  * transaction. */
