@@ -112,7 +112,7 @@ static const struct nt_opt opts[] = {
      .type = NT_O_STR,
      .offset = offsetof(struct T, format),
      .arg = "FORMAT",
-     .help = "of the summary (default text)",
+     .help = "what is printed at the end: the summary, or the profile (default text)",
      .choices = formats},
     NT_OPT(NT_O_FLAG, T, null, "null", 0, NULL,
            "recordings: every setting draws from the default's samples"),

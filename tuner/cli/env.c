@@ -426,14 +426,14 @@ int nt_env_ranks(struct nt_env *e, struct nt_spec *s, struct nt_err *err)
         return nt_fail(err, NT_E_MISSING, 0,
                        "%d GPU%s here%s: a real node needs one for each of %u ranks; --rig "
                        "mps-sockets exercises several "
-                       "ranks on one GPU, --rig recording:NAME needs none",
+                       "ranks on one GPU, `tune --rig recording:NAME` needs none",
                        gpus, gpus == 1 ? "" : "s", gpus < all ? " by CUDA_VISIBLE_DEVICES" : "",
                        s->ranks < 2 ? 2 : s->ranks);
     }
     if (gpus < 0 && s->ranks == 0) {
-        return nt_fail(
-            err, NT_E_MISSING, 0,
-            "no GPU can be seen here (NVML does not answer); --rig recording:NAME needs none");
+        return nt_fail(err, NT_E_MISSING, 0,
+                       "no GPU can be seen here (NVML does not answer); `tune --rig "
+                       "recording:NAME` needs none");
     }
     return 0;
 }

@@ -32,6 +32,9 @@ int nt_load_job_profile(struct nt_store *s, int64_t job, struct nt_profile **ret
     if (rc == 0) {
         rc = nt_profile_parse(nt_buf_str(&json), json.len, "the job's profile", ret, err);
     }
+    if (rc == 0) { /* its number here: of a job that was merged it says the other database's */
+        (*ret)->job = nt_profile_textf(*ret, "%lld", (long long)job);
+    }
     nt_buf_done(&json);
     return rc;
 }

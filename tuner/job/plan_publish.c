@@ -1,4 +1,5 @@
 /* Publish: what the pairs say about every class, row and product. */
+#include "tuner/base/text.h"
 #include "tuner/job/plan_i.h"
 
 #include <math.h>
@@ -595,6 +596,7 @@ static void publish_kept(struct nt_plan *p)
 
 static void publish_table(struct nt_plan *p)
 {
+    char at[24];
     char why[96] = "";
     const char *vars = p->settings[p->table_setting].vars;
     bool gained = false;
@@ -623,8 +625,8 @@ static void publish_table(struct nt_plan *p)
                 withdraw_table(p,
                                "a size of it fell back to the default under its process variables");
                 (void)snprintf(p->result.withdrawn, sizeof(p->result.withdrawn),
-                               "%s: a row did not hold at %llu bytes", vars,
-                               (unsigned long long)k->cs.bytes);
+                               "%s: a row did not hold at %s", vars,
+                               nt_format_bytes(k->cs.bytes, at, sizeof(at)));
                 break;
             }
         }

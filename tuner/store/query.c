@@ -117,7 +117,8 @@ static int query_fail(struct nt_store *s, const struct deadline *d,
     int primary = sqlite3_errcode(s->db) & 0xff;
     char time[32];
     if (d->passed) {
-        return nt_fail(err, NT_E_NO, 0, "the query took longer than %s; ask for less",
+        return nt_fail(err, NT_E_NO, 0,
+                       "the query took longer than %s; ask for less, or give it more (--timeout)",
                        nt_format_ns((double)limits->time_ns, time, sizeof(time)));
     }
     switch (primary) {
