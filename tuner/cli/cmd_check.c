@@ -490,7 +490,7 @@ static size_t comparable(struct nt_check_point *points, size_t n, size_t *ret_ot
     }
     *ret_others = 0;
     for (size_t i = 0; i < n; i++) {
-        if (points[i].dtype[0] == '\0') {
+        if (points[i].dtype[0] == '\0' || !isfinite(points[i].ratio)) {
             continue;
         }
         if (strcmp(points[i].dtype, dtype) == 0) {

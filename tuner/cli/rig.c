@@ -31,7 +31,6 @@ static int stand_in(const struct nt_rig_opts *o, const char *kind, struct nt_rig
     return nt_where_probe(kind, r->probe, sizeof(r->probe), err);
 }
 
-/* A replay has the ranks that were recorded. */
 /* A replay of a real node says `recording` in its profile. */
 static bool same_rig(const struct nt_profile *p, const char *recorded)
 {
@@ -73,10 +72,11 @@ static int take_dtype(const struct nt_profile *p, struct nt_rig_open *r, struct 
             return 0;
         }
     }
-    return nt_fail(err, NT_E_MISSING, 0, "%.200s holds %s, the profile is of %s%s", r->file,
-                   nt_dtype_names[nt_recording_block(r->rec, 0)->cs.dtype],
-                   p->dtypes.n > 0 ? p->dtypes.v[0] : "no type",
-                   p->dtypes.n > 1 ? " and others" : "");
+    return nt_fail(
+        err, NT_E_MISSING, 0, "%.200s holds %s, the profile is of %s%s", r->file,
+        nt_recording_blocks(r->rec) > 0 ? nt_dtype_names[nt_recording_block(r->rec, 0)->cs.dtype]
+                                        : "nothing",
+        p->dtypes.n > 0 ? p->dtypes.v[0] : "no type", p->dtypes.n > 1 ? " and others" : "");
 }
 
 static int use_recording(const struct nt_rig_opts *o, const char *name, const struct nt_profile *p,
