@@ -223,6 +223,10 @@ void nt_plan_header(const struct nt_plan *plan, const char *mark, struct nt_buf 
     for (size_t i = 0; i < p->health.n; i++) {
         comment(out, mark, "health: %s", p->health.v[i]);
     }
+    for (size_t i = 0; i < p->not_checked.n; i++) {
+        comment(out, mark, "not checked: %s: %s", p->not_checked.v[i].setting,
+                p->not_checked.v[i].why);
+    }
     for (size_t i = 0; plan->table && i < p->product[NT_TABLE].rows.n; i++) {
         row_comment(plan, &p->product[NT_TABLE].rows.v[i], mark, out);
     }

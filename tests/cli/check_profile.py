@@ -121,9 +121,11 @@ def check_backends(folder):
     for product in document["products"].values():
         product.update(classes=[], vars={})
     document["products"]["table"]["rows"] = []
+    document["not_checked"] = [{"setting": "confirm: odd size", "why": "the recording does not hold it"}]
     (folder / "ALONE").write_text(json.dumps(document))
     got = run("export", "ALONE", cwd=folder)
     assert "of what it can be told; backends are not in this form" in got.stdout, got
+    assert "# not checked: confirm: odd size: the recording does not hold it\n" in got.stdout, got
     document["products"]["table"]["classes"] = [{"bytes": 1024, "coll": "all_reduce", "mode": "graph", "default_ns": 9000, "pairs": 0, "rejected": [],
                                                  "runners_up": [], "setting": "default", "verdict": "default"}]
     (folder / "ALONE").write_text(json.dumps(document))
