@@ -12,6 +12,7 @@
 
 #include "tests/job/world.h"
 #include "tests/json/sample.h"
+#include "tuner/base/rng.h"
 #include "tuner/job/check.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -94,8 +95,9 @@ static void make_rows(const struct world *w, struct nt_check_row rows[2])
 }
 
 /* As `spec` asks, with made-up rows. */
-static unsigned check_as(struct world *w, struct nt_check_spec spec, struct nt_check_row rows[2],
-                         struct nt_check_control controls[NT_CHECK_CONTROLS])
+static unsigned check_rows(struct world *w, struct nt_check_spec spec,
+                           const struct nt_row_result *row, struct nt_check_row rows[2],
+                           struct nt_check_control controls[NT_CHECK_CONTROLS])
 {
     struct nt_check_plan *p = NULL;
     unsigned counted;
@@ -105,7 +107,7 @@ static unsigned check_as(struct world *w, struct nt_check_spec spec, struct nt_c
     spec.rows = rows;
     spec.nrows = 2;
     spec.seed = 1;
-    w->rows = served;
+    w->rows = row;
     w->nrows = 1;
     assert_int_equal(nt_check_plan_new(&spec, &p, NULL), 0);
     for (;;) {
@@ -122,6 +124,12 @@ static unsigned check_as(struct world *w, struct nt_check_spec spec, struct nt_c
     counted = nt_check_judge(p, controls);
     nt_check_plan_free(p);
     return counted;
+}
+
+static unsigned check_as(struct world *w, struct nt_check_spec spec, struct nt_check_row rows[2],
+                         struct nt_check_control controls[NT_CHECK_CONTROLS])
+{
+    return check_rows(w, spec, served, rows, controls);
 }
 
 static unsigned check(struct world *w, unsigned pairs, struct nt_check_row rows[2],
@@ -223,6 +231,45 @@ static void test_false_alarms(void **state)
     }
     assert_in_range(drifted, 0, 8);
     assert_in_range(told, 80, 100);
+}
+
+/* Gangs scatter too much to say that nothing is slower. */
+static double gangs_scatter(const struct world_call *c)
+{
+    return 1 + 0.3 * ((double)(nt_mix(c->step->gang, 3) % 1000) / 1000 - 0.5);
+}
+
+/* A row that only keeps what the default runs is no slower for the pairs' scatter; one that runs
+ * something else cannot be told. */
+static void test_same_work(void **state)
+{
+    static const struct nt_row_result same = {
+        .coll = NT_ALL_REDUCE,
+        .min_bytes = 16384,
+        .max_bytes = 1048576,
+        .call = {.algo = NT_RING, .proto = NT_SIMPLE, .channels = 2}};
+    (void)state;
+
+    for (int kept = 0; kept < 2; kept++) {
+        for (int gains = 0; gains < 2; gains++) {
+            struct world w;
+            struct nt_check_row r[2];
+            struct nt_check_control c[NT_CHECK_CONTROLS];
+            world_init(&w, 5);
+            w.factor = gangs_scatter;
+            make_rows(&w, r);
+            for (int i = 0; i < 2; i++) {
+                r[i].gains = gains;
+                r[i].call = r[i].asked = kept ? same.call : served[0].call;
+                r[i].was = r[i].was_lo = r[i].was_hi = gains ? 0.01 : 0;
+            }
+            w.row_factor = 0; /* nothing is gained by either */
+            (void)check_rows(&w, (struct nt_check_spec){.least = 3, .most = 6},
+                             kept ? &same : served, r, c);
+            assert_int_equal(r[0].verdict, kept && !gains ? NT_CK_HOLDS : NT_CK_CANNOT_TELL);
+            assert_true((r[0].why[0] == '\0') == (kept && !gains));
+        }
+    }
 }
 
 /* A gang that hangs costs its pair, and a fresh one takes its place; gangs that never come up end
@@ -381,9 +428,13 @@ static void test_keep_and_history(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),         cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_false_alarms), cmocka_unit_test(test_losses),
-        cmocka_unit_test(test_fit),          cmocka_unit_test(test_keep_and_history),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_checks),
+        cmocka_unit_test(test_false_alarms),
+        cmocka_unit_test(test_losses),
+        cmocka_unit_test(test_same_work),
+        cmocka_unit_test(test_fit),
+        cmocka_unit_test(test_keep_and_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

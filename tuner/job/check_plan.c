@@ -30,6 +30,7 @@ struct nt_check_plan {
     double spent;               /* share of the chances, by the looks so far */
     struct row_state {
         bool told, faulty; /* faulty: the verdict was seen in an answer, not in times */
+        struct nt_executed ran[SIDES];
     } * state;
     struct entry *queue;
     size_t head, tail, cap;
@@ -133,8 +134,10 @@ static void ask_row(const struct nt_check_plan *p, const struct nt_check_row *r,
                              .inner = plan_inner(mode, est),
                              .flags = nt_case_flags(&r->cs)};
     m->deadline_ms = 8000 + (uint32_t)fmin(60e3, 40.0 * est * 1e-6 * (m->samples + 3) * m->inner);
-    if (first && side == TUNED) {
+    if (first && (side == TUNED || !r->gains)) {
         m->flags |= NT_M_READBACK;
+    }
+    if (first && side == TUNED) {
         m->verify = NT_VERIFY_BEFORE;
     }
     (void)p;
@@ -216,6 +219,17 @@ static void values(const struct nt_check_plan *p, size_t what, double v[SIDES][N
     }
 }
 
+/* A row that only keeps what the default runs, and does: the same work takes the same time, unless
+ * it is shown to take more. */
+static bool same_work(const struct nt_check_plan *p, size_t i)
+{
+    const struct nt_check_row *r = &p->spec.rows[i];
+    const struct nt_executed *ran = p->state[i].ran;
+
+    return !r->gains && r->call.chunk_bytes == 0 && ran[TUNED].channels > 0 &&
+           nt_executed_equal(&ran[TUNED], &ran[DEFAULT]) && confirm_by_tuple(p->spec.vars);
+}
+
 /* Judges the rows that are not told yet; the last look spends what is left of the chances. Returns
  * whether there is one that further pairs could tell. */
 static bool look(struct nt_check_plan *p, bool last)
@@ -235,6 +249,9 @@ static bool look(struct nt_check_plan *p, bool last)
         if (p->state[i].faulty) {
             r->verdict = seen.verdict;
             memcpy(r->why, seen.why, sizeof(r->why));
+        } else if (r->verdict == NT_CK_CANNOT_TELL && same_work(p, i)) {
+            r->verdict = NT_CK_HOLDS;
+            r->why[0] = '\0';
         }
         p->state[i].told =
             p->state[i].faulty || r->verdict == NT_CK_HOLDS || r->verdict == NT_CK_DRIFTED;
@@ -323,6 +340,9 @@ static void tell_row(struct nt_check_plan *p, const struct entry *e, const struc
     bool *faulty = &p->state[e->what].faulty;
     char text[48];
 
+    if ((e->step.m.flags & NT_M_READBACK) != 0 && x->status == NT_ST_OK) {
+        p->state[e->what].ran[e->side] = x->executed;
+    }
     if (x->status == NT_ST_NOT_RECORDED) {
         *faulty = true;
         r->verdict = NT_CK_NOT_MEASURED;
@@ -331,8 +351,8 @@ static void tell_row(struct nt_check_plan *p, const struct entry *e, const struc
         fault(r, faulty, "wrong data", x->error);
     } else if (e->side == TUNED && x->status == NT_ST_UNAVAILABLE) {
         fault(r, faulty, "NCCL does not offer it any more", x->error);
-    } else if ((e->step.m.flags & NT_M_READBACK) != 0 && x->status == NT_ST_OK &&
-               !as_asked(&x->executed, &r->call)) {
+    } else if (e->side == TUNED && (e->step.m.flags & NT_M_READBACK) != 0 &&
+               x->status == NT_ST_OK && !as_asked(&x->executed, &r->call)) {
         fault(r, faulty, "the row is not in use, NCCL ran",
               nt_executed_text(&x->executed, text, sizeof(text)));
     }
