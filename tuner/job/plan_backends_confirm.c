@@ -470,8 +470,9 @@ struct standing {
 
 static struct standing look_at(const struct nt_plan *p, uint32_t point, enum nt_mode m)
 {
-    static const char *const words[CHECK_COUNT] = {
-        [CHECK_CLASS] = "the size itself", [CHECK_OFF] = "odd size", [CHECK_BUSY] = "beside compute"};
+    static const char *const words[CHECK_COUNT] = {[CHECK_CLASS] = "the size itself",
+                                                   [CHECK_OFF] = "odd size",
+                                                   [CHECK_BUSY] = "beside compute"};
     struct standing s = {true, true, true, ""};
 
     for (size_t i = 0; i < p->backends.nchecks; i++) {
