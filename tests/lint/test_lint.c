@@ -450,7 +450,11 @@ static void test_deep_brackets(void **state)
 /* The line of each key was once looked for from the top: minutes for a file of many. */
 static void test_many_json_keys(void **state)
 {
+#ifdef __SANITIZE_THREAD__ /* where a search in a string reads all of it: quadratic */
+    enum { KEYS = 25000 };
+#else
     enum { KEYS = 150000 };
+#endif
     (void)state;
     for (size_t k = 0; k < 2; k++) {
         struct nt_buf b;
