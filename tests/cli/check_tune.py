@@ -167,7 +167,20 @@ def check_never_asked(d, env, text):
     table = json.loads(pathlib.Path(d, "n.json").read_text())["products"]["table"]
     assert table["rows"] == [] and [c["bytes"] for c in table["classes"]] == [4096, 4096], table
     code, says = tune(d, env, "--rig", "recording:never.csv", "--db", "n.db", "-c", "alltoall", "-m", "eager,stream")
-    assert code == 2 and "in mode stream was not recorded" in says or "no size was recorded" in says, (code, says)
+    assert code == 2 and "in mode stream was not recorded" in says, (code, says)
+
+
+def check_failed(d, env):
+    """A job that failed says why in the database, and is not offered to go on."""
+    code, says = tune(d, env, *REC, "--db", "l.db", "--budget", "1ms")
+    assert code == 2 and "--budget 1 ms is too short" in says, (code, says)
+    code, says = tune(d, env, "--db", "l.db", "--resume", "1")
+    assert code == 1 and "it failed and would again" in says, (code, says)
+    r = subprocess.run([NCCLTUNE, "show", "1", "--db", "l.db"], cwd=d, env=env, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 3 and "job 1 failed and has no profile" in r.stderr, (r.returncode, r.stderr)
+    with sqlite3.connect(f"{d}/l.db") as db:
+        assert "is too short" in db.execute("SELECT text FROM event WHERE job_id = 1 AND kind = 'failed'").fetchone()[0]
+    db.close()
 
 
 def check_tried_only(d, env):
@@ -207,6 +220,7 @@ def main():
         check_resume(d, env)
         check_hostile(d, env, text)
         check_never_asked(d, env, text)
+        check_failed(d, env)
     print(f"{len(CASES)} cases")
 
 

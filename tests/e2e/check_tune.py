@@ -287,6 +287,15 @@ def part_signals(build, check):
             check.that(state == [("interrupted",)], name, state)
             check.ends(f"resume after {name}", p.tune(*words, "--resume", job), 0)
             check.that(profile(p) == want, f"resume after {name}: another profile")
+        lone = p.start("record", "w.csv.gz", "--rig", "nccl", "-n", "2", "--probe", p.probe, "-s", "1K:64M", "-g", "1000", "-q")
+        end = time.monotonic() + 60
+        while time.monotonic() < end and not (p.root / "w.csv.gz").exists():
+            time.sleep(0.1)
+        time.sleep(0.5)
+        lone.send_signal(signal.SIGHUP)
+        out, err = lone.communicate(timeout=20)
+        check.ends("record, HUP", (lone.returncode, out, err), 5)
+        check.ends("what was recorded until then", p.run("import", "recording", "w.csv.gz", "--db", p.root / "w.db"), 0)
         check.clean("signals", p)
 
 
